@@ -97,13 +97,13 @@ class ExternalTestbed(Target):
     def up(self) -> None:
         """Check the cluster, remove leftovers of killed runs, and start the benchmark server. Raises RunError."""
         login = login_of(self._external)
-        programs = ready_load_programs(self._progress, self._stop)
+        programs = ready_load_programs(self.progress, self.stop)
         self._connections = connections_to(self._external)
         self._cluster = cluster_of(self.plan.config, self._own)
-        with self._progress.stage("cluster") as stage:
+        with self.progress.stage("cluster") as stage:
             look = self._look = usable(self._cluster, self.plan.config)
             self.led_at_start = look.leadership
-            external_access.clean_up(self.plan.config, look.identity, self._report_cleaned, self._progress.note)
+            external_access.clean_up(self.plan.config, look.identity, self._report_cleaned, self.progress.note)
             if count := persistently(self.cluster.keys, AGAIN_S):
                 raise RunError(
                     f"{count:,} keys are under {self._own.prefix} already, which are not of this run\n"
@@ -114,7 +114,7 @@ class ExternalTestbed(Target):
             text = f"{len(look.members)} endpoints answer, {leader}"
             stage.done(text)
             self._on_event("cluster_up", text)
-        self._stop.check()
+        self.stop.check()
         self._folder = external_access.begin(self.plan.config, self.plan.run_id, look.identity, self._own)
         unusable = f"the cluster of {self.plan.config.path} cannot be measured: "
         persistently(lambda: _refused(self.cluster.try_write(), unusable), AGAIN_S)
@@ -128,7 +128,7 @@ class ExternalTestbed(Target):
         text = f"another run loads this cluster now, under {record.prefix}: their measurements disturb each other"
         if done is not None:
             text = f"{done}, left behind by a killed run"
-        self._progress.note(text)
+        self.progress.note(text)
         self._on_event("leftovers", text)
 
     def down(self) -> None:
@@ -150,7 +150,7 @@ class ExternalTestbed(Target):
             count = sum(keys.count for keys in self._own.generated)
             return f"up to {count:,} keys stay under {self._own.prefix}, as configured"
         try:
-            removed = cluster.remove_keys(RemovalReport(self._progress.note))
+            removed = cluster.remove_keys(RemovalReport(self.progress.note))
         except Exception as error:
             raise RunError(
                 f"keys under {self._own.prefix} are left: {text_of(error)}\n"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from containernet_env.base import clock
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError
-from containernet_env.base.work import Progress, Stop
-from containernet_env.config.plan import Plan
-from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
 from containernet_env.model.findings import PAUSE_NS
 from containernet_env.model.proof import Moment as GateMoment
 from containernet_env.model.proof import NetworkProof, named
@@ -19,6 +16,9 @@ from containernet_env.model.usage import LATE_NS, LinkStatistics
 from containernet_env.network.gate import Gate, measure_gate
 from containernet_env.network.rtt import Tolerance
 from containernet_env.results.run_files import Proof
+
+if TYPE_CHECKING:
+    from containernet_env.runs.testbed import Testbed
 
 # How many times the network is measured if it seems wrong, or if the link emulator was paused meanwhile (for any
 # reason, as after SIGSTOP), lost frames by itself or was late by itself.
@@ -29,33 +29,12 @@ _QUIET_S, _QUIET_LOOK_S, _QUIET_RATIO, _UNLIMITED_BPS = 3.0, 0.1, 0.02, 10**9
 
 
 class NetworkProver:
-    """Measures the network of a testbed; ``on_proof`` receives every measurement, also a failed one.
+    """Measures the network of a testbed, which keeps every measurement, also a failed one."""
 
-    ``gone`` returns why no measurement is possible any more between hosts of these names, ``why`` the cause of an error
-    before the first scenario; see ``Testbed``.
-    """
-
-    def __init__(
-        self,
-        plan: Plan,
-        net: TestbedNetwork,
-        hosts: Mapping[str, TestbedHost],
-        progress: Progress,
-        tolerance: Tolerance | None,
-        on_proof: Callable[[Proof], None],
-        stop: Stop,
-        gone: Callable[[Collection[str]], str | None],
-        why: Callable[[RunError], str],
-    ) -> None:
-        self._plan = plan
-        self._net = net
-        self._hosts = hosts
-        self._progress = progress
+    def __init__(self, testbed: Testbed, tolerance: Tolerance | None) -> None:
+        self._testbed = testbed
+        self._net = testbed.net
         self._tolerance = tolerance
-        self._on_proof = on_proof
-        self._stop = stop
-        self._gone = gone
-        self._why = why
 
     def prove(self, moment: GateMoment = "before") -> Gate:
         """Measure a network that has just been built, or changed. Raises ``RunError`` if it is not as configured.
@@ -63,14 +42,14 @@ class NetworkProver:
         Where it was changed, the members run and send: see ``prove_again``.
         """
         busy = self._wait_until_quiet() if moment == "change" else None
-        gate = self._measured(moment, list(self._hosts), busy)
+        gate = self._measured(moment, list(self._testbed.hosts), busy)
         if gate.proof.doubt is not None:
             raise RunError(f"the network cannot be proved: {gate.proof.doubt}")
         if not gate.proof.passed:
             wrong = named(gate.proof.of("wrong"))
             raise RunError(f"the network is not the one that was configured: {wrong}\n{gate.proof.render()}")
         if unproved := gate.proof.of("unproved"):
-            self._progress.note(f"not proved: {named(unproved, reasons=True)}")
+            self._testbed.progress.note(f"not proved: {named(unproved, reasons=True)}")
         return gate
 
     def prove_again(self, moment: GateMoment) -> Gate:
@@ -79,8 +58,8 @@ class NetworkProver:
         After the last scenario the members still run and send: it waits until little is sent, and if that does not
         happen, deviations are reported as unproved. Raises ``RunError`` if it cannot be measured.
         """
-        with self._progress.stage("network") as stage:
-            living = [name for name, host in self._hosts.items() if host.alive]
+        with self._testbed.progress.stage("network") as stage:
+            living = [name for name, host in self._testbed.hosts.items() if host.alive]
             gate = self._measured(moment, living, self._wait_until_quiet())
             stage.done(f"{proved_text(gate.proof)} again")
         return gate
@@ -103,7 +82,7 @@ class NetworkProver:
                 suspected |= seen
                 spoiled = f"seemingly wrong: {named(wrong)}"
             if left:
-                self._progress.note(f"{spoiled}: it is proved anew")
+                self._testbed.progress.note(f"{spoiled}: it is proved anew")
         seems = f"; {gate.proof.text}" if not gate.proof.passed else ""
         raise RunError(f"{spoiled}, {_PROOFS} times in a row: something else keeps this machine busy{seems}")
 
@@ -114,8 +93,8 @@ class NetworkProver:
                 self._check_emulator()
             self._net.link_statistics(reset=True)
             gate = measure_gate(
-                self._plan.topology,
-                {name: self._hosts[name].pid for name in hosts},
+                self._testbed.plan.topology,
+                {name: self._testbed.hosts[name].pid for name in hosts},
                 links=self._net.links_kind,
                 moment=moment,
                 tolerance=self._tolerance,
@@ -125,37 +104,39 @@ class NetworkProver:
             if (reason := self._broken(hosts)) is not None:
                 raise RunError(reason)
         except RunError as error:
-            self._on_proof(_proof(moment, [str(error) if moment == "after" else self._why(error)]))
+            self._testbed.keep_proof(_proof(moment, [str(error) if moment == "after" else self._testbed.why(error)]))
             raise
         if busy is not None:
             gate = replace(gate, proof=gate.proof.doubted(busy))
         wrong, unproved = ([check.line for check in gate.proof.of(verdict)] for verdict in ("wrong", "unproved"))
-        self._on_proof(_proof(moment, wrong, unproved, gate.to_json()))
+        self._testbed.keep_proof(_proof(moment, wrong, unproved, gate.to_json()))
         return gate
 
     def _broken(self, hosts: Collection[str]) -> str | None:
-        self._stop.check()
-        return self._gone(hosts)
+        self._testbed.stop.check()
+        return self._testbed.gone(hosts)
 
     def _check_emulator(self) -> None:
         """Raise RunError if the emulator's own test at its start has failed: no link of it can be trusted."""
-        hello = self._net.link_backend_facts()
-        test = hello.get("self_test")
-        if test is not None and not test["passed"]:
-            raise RunError(f"the link emulator does not keep its times on this machine: {test['reason']}")
-        if hello and not hello["realtime"]:
-            self._progress.note(f"the link emulator got no real-time priority: {hello['realtime_reason']}")
-        if hello and not hello["kept_awake"]:
-            self._progress.note(f"processors may fall into deep sleep and wake late: {hello['kept_awake_reason']}")
-        if hello and hello["stamps"] != "kernel":
+        hello, note = self._net.link_backend_facts(), self._testbed.progress.note
+        if not hello:
+            return
+        if not hello["self_test"]["passed"]:
+            reason = hello["self_test"]["reason"]
+            raise RunError(f"the link emulator does not keep its times on this machine: {reason}")
+        if not hello["realtime"]:
+            note(f"the link emulator got no real-time priority: {hello['realtime_reason']}")
+        if not hello["kept_awake"]:
+            note(f"processors may fall into deep sleep and wake late: {hello['kept_awake_reason']}")
+        if hello["stamps"] != "kernel":
             reason = hello["stamps_reason"]
-            self._progress.note(f"the kernel does not stamp frames, so they count as come when they are read: {reason}")
+            note(f"the kernel does not stamp frames, so they count as come when they are read: {reason}")
 
     def _wait_until_quiet(self) -> str | None:
         """Wait until the hosts send little; returns how much they still send if that does not happen."""
         rates = {
             link.name: (link.spec.a_to_b.rate_bps or _UNLIMITED_BPS, link.spec.b_to_a.rate_bps or _UNLIMITED_BPS)
-            for link in self._plan.topology.links
+            for link in self._testbed.plan.topology.links
         }
         until = clock.monotonic() + _QUIET_S
         while True:
@@ -166,7 +147,7 @@ class NetworkProver:
                 return None
             if clock.monotonic() > until:
                 return f"the hosts still filled {share:.0%} of {name}"
-            self._stop.check()
+            self._testbed.stop.check()
 
     def _own_fault(self) -> str | None:
         """Events that the link emulator itself counted since its counters were reset, and that no link explains."""

@@ -70,9 +70,9 @@ class Target(ABC):
         self.capacity = capacity_of(plan)
         self.load_terms = plan.store.load_terms
         self.sync: dict[str, SyncTimes] = {}
-        self._progress = progress
+        self.progress = progress
         self._on_event = on_event
-        self._stop = stop or Stop()
+        self.stop = stop or Stop()
         self._cluster: Cluster[Any] | None = None
         self._server: BenchmarkServer | None = None
 

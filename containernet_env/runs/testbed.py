@@ -151,7 +151,7 @@ class Testbed(Target):
         self.hosts: dict[str, TestbedHost] = {}
         self._trust: Trust | None = None
         self.gate_after: Gate | None = None
-        self._tolerance = tolerance
+        self._prover = NetworkProver(self, tolerance)
         self._failed = clock.Event()
         self._during = "while the hosts started"
         self._failing = clock.Lock()
@@ -168,9 +168,6 @@ class Testbed(Target):
         self.leader_wanted, self.capacity = plan.config.etcd.leader, capacity_of(plan)
         medians_ns = {name: times.median_ns for name, times in self.sync.items()}
         self._floor = Floor(plan.store, plan.topology, medians_ns)
-        self._prover = NetworkProver(
-            plan, self.net, self.hosts, self._progress, self._tolerance, self._proof, self._stop, self._gone, self._why
-        )
 
     def _listen(self, on_event: OnEvent, on_proof: OnProof) -> None:
         """When this returns, the previous receivers get nothing more."""
@@ -181,7 +178,8 @@ class Testbed(Target):
         with self._listening:
             self._on_event(kind, text)
 
-    def _proof(self, proof: Proof) -> None:
+    def keep_proof(self, proof: Proof) -> None:
+        """Pass a proof of the network on; the last one is kept."""
         with self._listening:
             self._last_proof = proof
             self._on_proof(proof)
@@ -240,21 +238,21 @@ class Testbed(Target):
             with super().causes_named():
                 yield
         except RunError as error:
-            reason = self._why(error)
+            reason = self.why(error)
             if reason == str(error):
                 raise
             raise RunError(reason) from error
 
     def _bring_up(self) -> None:
-        with self._progress.stage("hosts") as stage:
+        with self.progress.stage("hosts") as stage:
             self._start_hosts()
             self._done(stage, "hosts_up", f"{len(self.hosts)} containers, limits read back")
-        with self._progress.stage("network") as stage:
+        with self.progress.stage("network") as stage:
             self._during = "while the network was built"
             self._connect()
             self._during = "during the network's proof"
             self._done(stage, "network_proved", self._prove_network())
-        with self._progress.stage("cluster") as stage:
+        with self.progress.stage("cluster") as stage:
             self._during = "while the cluster started"
             self._measure_sync()
             self.led_at_start = self._start_cluster()
@@ -299,7 +297,7 @@ class Testbed(Target):
         plan; only `down` is possible then.
         """
         self._listen(on_event, on_proof)
-        self.plan, self._progress = plan, progress
+        self.plan, self.progress = plan, progress
         self._follow_plan()
         self._during = "while it stood between two runs"
         with self.causes_named():
@@ -316,13 +314,13 @@ class Testbed(Target):
 
     def _change_hosts(self, change: Change) -> None:
         if change.limits:
-            with self._progress.stage("hosts") as stage:
+            with self.progress.stage("hosts") as stage:
                 for host in change.limits:
                     self.hosts[host.name].limit_cpu(host.cpu_quota_us, host.cpu_period_us)
                 self._done(stage, "limits_changed", f"CPU limits of {len(change.limits)} hosts, read back")
 
     def _change_network(self, change: Change) -> None:
-        with self._progress.stage("network") as stage:
+        with self.progress.stage("network") as stage:
             if change.links:
                 for link in change.links:
                     self.net.link_between(link.a, link.b).change_directions(all_fields(link.spec))
@@ -334,13 +332,13 @@ class Testbed(Target):
                 self.gate, proof = self.gate_after, self._last_proof
                 if self.gate is None or proof is None:
                     raise RunError("the network was not proved after the last scenario")
-                self._proof(proof.model_copy(update={"moment": "before"}))
+                self.keep_proof(proof.model_copy(update={"moment": "before"}))
             self._done(stage, "network_proved", self._proved_text(self.gate))
 
     @property
     def why_unfit(self) -> str | None:
         """Why no further measurement should run on it after its last scenario; ``None`` if there is no reason."""
-        if reason := self._gone() or "; ".join(self.cluster.deaths().values()):
+        if reason := self.gone() or "; ".join(self.cluster.deaths().values()):
             return reason
         proof = self.gate_after.proof if self.gate_after is not None else None
         is_proved = proof is not None and proof.passed and proof.doubt is None
@@ -356,7 +354,7 @@ class Testbed(Target):
             self.hosts[plan.name] = self.net.add_host(plan, self.images[plan.role], [*program, *plan.command])
         for plan in self.plan.hosts:
             self.hosts[plan.name].wait_up(HOST_UP_TIMEOUT_S)
-            self._stop.check()
+            self.stop.check()
 
     def _connect(self) -> None:
         self._links.start()
@@ -384,19 +382,19 @@ class Testbed(Target):
 
     def _broken(self) -> str | None:
         """Why a wait during the bring-up cannot succeed. Raises ``Interrupted`` if a stop was requested."""
-        self._stop.check()
-        return self._gone()
+        self.stop.check()
+        return self.gone()
 
-    def _why(self, error: RunError) -> str:
+    def why(self, error: RunError) -> str:
         """Why a step has failed: a lost network or an ended host takes precedence as the cause of any other error."""
         self._links.settle()
-        reason = self._gone()
+        reason = self.gone()
         if reason is None:  # the namespaces of a process that ends go before it
             self._failed.wait(_NEWS_S)
-            reason = self._gone()
+            reason = self.gone()
         return reason or str(error)
 
-    def _gone(self, names: Collection[str] | None = None) -> str | None:
+    def gone(self, names: Collection[str] | None = None) -> str | None:
         """The failure of the run, or which of all hosts, or of these, have ended during the bring-up, and how."""
         ended = []
         for plan in () if self.failure else self.plan.hosts:
@@ -409,7 +407,7 @@ class Testbed(Target):
 
     def _check(self) -> None:
         """Raise RunError if the network is gone or a host has ended."""
-        if (reason := self._gone()) is not None:
+        if (reason := self.gone()) is not None:
             raise RunError(reason)
 
     def _prove_network(self) -> str:
@@ -436,7 +434,7 @@ class Testbed(Target):
                 self.sync[host.name] = measure_sync(root, host.data[0], budget_s)
             except RunError as error:
                 self._check()
-                self._progress.note(f"{host.name}: {error}; writes have no floor")
+                self.progress.note(f"{host.name}: {error}; writes have no floor")
         self._follow_plan()
 
     def _start_cluster(self) -> Leadership:

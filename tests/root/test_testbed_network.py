@@ -33,7 +33,7 @@ class PlainHosts(Testbed):
         for plan in self.plan.hosts:
             self.hosts[plan.name] = self.net.addHost(plan.name, ip=f"{plan.ip}/{plan.prefix_length}")
 
-    def _gone(self, names: Any = None) -> str | None:
+    def gone(self, names: Any = None) -> str | None:
         return self.failure  # no shell reports its end
 
 

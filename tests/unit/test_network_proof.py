@@ -91,7 +91,7 @@ def test_only_what_gates_agree_on_is_the_networks_fault(
     made = bed.gates(*gates)
     with nullcontext() if refused is None else pytest.raises(RunError, match=f"^{re.escape(refused)}"):
         assert bed._prove_network() == "links by the emulator; 1 of 1 properties proved"
-    assert (made.left, bed._progress.notes) == ([], [f"{note}: it is proved anew" for note in notes])
+    assert (made.left, bed.progress.notes) == ([], [f"{note}: it is proved anew" for note in notes])
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_what_the_emulator_admits_is_not_the_links_fault(bed: Any, seen: dict[st
     gates = bed.gates((LATE, 0, None), (GOOD, 0, None))
     bed.net.link_statistics = lambda **options: gates.statistics() | seen
     bed._prove_network()
-    (note,) = bed._progress.notes
+    (note,) = bed.progress.notes
     assert note.startswith(said) and note.endswith("while the network was proved: it is proved anew")
 
 
@@ -123,7 +123,7 @@ def test_a_network_that_is_off_by_itself_is_reported_in_a_table(bed: Any) -> Non
 def test_what_is_not_proved_is_reported_by_name(bed: Any) -> None:
     bed.gates((UNPROVED, 0, None))
     assert bed._prove_network().endswith("0 of 1 properties proved")
-    assert bed._progress.notes == ["not proved: loss of etcd1>s1 (0.1 %): 500 frames cannot distinguish it from none"]
+    assert bed.progress.notes == ["not proved: loss of etcd1>s1 (0.1 %): 500 frames cannot distinguish it from none"]
     assert bed.gate.proof.text == "unproved: loss of etcd1>s1 (0.1 %)"
     assert bed.proofs[0].unproved == ["loss of etcd1>s1 (0.1 %): 500 frames cannot distinguish it from none"]
 

@@ -124,11 +124,11 @@ HELLO |= {f"{name}_reason": "" for name in (*GOT, "stamps")}
 )
 def test_what_the_emulator_did_not_get_is_told(bed: Any, missing: str, value: Any, reason: str, note: str) -> None:
     bed._prover._check_emulator()
-    assert bed.realtime is None and bed._progress.notes == [], "links of the kernel are nothing of an emulator"
+    assert bed.realtime is None and bed.progress.notes == [], "links of the kernel are nothing of an emulator"
     bed.net.hello = HELLO | ({missing: value, f"{missing}_reason": reason} if missing else {})
     bed._prover._check_emulator()
     assert bed.realtime is (missing != "realtime")
-    assert bed._progress.notes == [f"{note}: {reason}"] * bool(missing)
+    assert bed.progress.notes == [f"{note}: {reason}"] * bool(missing)
 
 
 def test_an_emulator_whose_own_test_failed_proves_no_network(bed: Any) -> None:
@@ -334,7 +334,7 @@ def test_the_floor_counts_the_sync_that_was_measured_where_each_member_keeps_its
     assert bed.least_median_s(scenario, "etcd1", names) is None
     bed._measure_sync()
     assert measured == [(root_of(pid), "/var/lib/etcd") for pid in (1, 2, 3)]
-    assert bed._progress.notes == [f"etcd3: {no_sync}; writes have no floor"]
+    assert bed.progress.notes == [f"etcd3: {no_sync}; writes have no floor"]
     assert bed.least_median_s(scenario, "etcd1", names) is None
     assert bed.least_median_s(scenario, "etcd1", names[:2]) == pytest.approx(0.018 + 0.002, abs=0.0001)
 
