@@ -80,13 +80,11 @@ class ExternalTestbed(Target):
 
     @property
     def cluster(self) -> ExternalCluster[Any]:
-        """See ``Target``."""
         assert self._cluster is not None
         return self._cluster
 
     @property
     def client_host(self) -> LocalServer:
-        """See ``Target``."""
         assert self._local is not None
         return self._local
 

@@ -23,15 +23,12 @@ class Lab(Crashes):
 
     @property
     def names(self) -> Sequence[str]:
-        """See ``Crashes``."""
         return self._testbed.faults.members
 
     def leadership(self) -> Leadership | None:
-        """See ``Crashes``."""
         return self._testbed.cluster.leadership()
 
     def kill(self, name: str) -> int:
-        """See ``Crashes``."""
         self._testbed.cluster.expect_death(name)
         return self._testbed.faults.signal("kill", name)
 

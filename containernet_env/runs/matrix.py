@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -346,20 +346,23 @@ class Matrix:
             disruptions = done[0] if done else None
             if failures_explained(answer.load, disruptions, self._election_ns, scenario.request_timeout_ns):
                 answer = replace(answer, error=None)
-        # Known only after a while, as are the causes of dead members and failed requests: an engine that ends takes
-        # members along.
-        failure = self._target.failure if answer.error is None else self._target.settled_failure()
-        deaths = self._target.cluster.deaths()
-        self._follower.report_deaths(deaths)
-        problems = [failure]
-        problems += [f"{reason} (earlier)" if name in dead_before else reason for name, reason in deaths.items()]
-        problems += [self._silence(answer.error, failure), answer.error]
-        error = "; ".join(filter(None, problems)) or None
+        failure, error = self._why_failed(answer, dead_before)
+        self._follower.report_deaths(self._target.cluster.deaths())
         if error is not None or (answer.load is not None and (answer.load.failed or answer.load.unknown)):
             self.damaged = f"requests of {scenario.name} failed on this testbed"
         # If a member died before, this scenario is not the cause.
         of_testbed = failure is not None or self._follower.lost is not None or bool(dead_before)
         return replace(outcome, load=answer.load, error=error, disruptions=disruptions, testbed_failed=of_testbed)
+
+    def _why_failed(self, answer: Answer, dead_before: Collection[str] = ()) -> tuple[str | None, str | None]:
+        """The failure of the target, and all that is wrong after a load: that, dead and silent members, its error."""
+        # Known only after a while, as are the causes of dead members and failed requests: an engine that ends takes
+        # members along.
+        failure = self._target.failure if answer.error is None else self._target.settled_failure()
+        deaths = self._target.cluster.deaths().items()
+        dead = [f"{reason} (earlier)" if name in dead_before else reason for name, reason in deaths]
+        problems = [failure, *dead, self._silence(answer.error, failure), answer.error]
+        return failure, "; ".join(filter(None, problems)) or None
 
     @contextmanager
     def _disrupted(self, scheduled: ScheduledScenario) -> Iterator[list[Disruptions]]:
@@ -493,11 +496,9 @@ class Matrix:
             longer_ns = round(self._target.cluster.waits.request_s * 1e9)
             load = replace(dataset.load, request_timeout_ns=dataset.load.request_timeout_ns + longer_ns)
             answer = self._follower.follow(load, dict(self._target.cluster.endpoints), is_shown=False)
-            failure = self._target.failure if answer.error is None else self._target.settled_failure()
+            failure, error = self._why_failed(answer)
             if failure is not None or answer.error is not None:
-                deaths = self._target.cluster.deaths().values()
-                reasons = [failure, *deaths, self._silence(answer.error, failure), answer.error]
-                return f"the data set could not be loaded: {'; '.join(filter(None, reasons))}"
+                return f"the data set could not be loaded: {error}"
             self._on_event("dataset_loaded", f"{dataset.keys:,} keys")
             stage.done(f"{dataset.keys:,} keys of {dataset.key_size} B / {dataset.val_size} B loaded, not measured")
         self.loaded = True

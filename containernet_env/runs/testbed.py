@@ -191,7 +191,6 @@ class Testbed(Target):
 
     @property
     def faults(self) -> Faults:
-        """See ``Target``."""
         members = {host.name for host in self.plan.topology.members}
         links = {link.a: link for link in self.plan.links if link.a in members}
         return Faults(self.net, self.hosts, links, self._restart_member, self.fail)
@@ -217,12 +216,10 @@ class Testbed(Target):
         return self.hosts[self.plan.config.client.name]
 
     def least_median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
-        """See ``Target``."""
         return self._floor.median_s(scenario, leader, living)
 
     @property
     def realtime(self) -> bool | None:
-        """See ``Target``."""
         return self.net.link_backend_facts().get("realtime")
 
     def up(self) -> None:
@@ -233,7 +230,6 @@ class Testbed(Target):
 
     @contextmanager
     def causes_named(self) -> Iterator[None]:
-        """See ``Target``."""
         try:
             with super().causes_named():
                 yield
@@ -265,7 +261,6 @@ class Testbed(Target):
         self._event(kind, text)
 
     def down(self) -> None:
-        """See ``Target``."""
         self._reserved.release()
         self._links.close()
         steps: list[Callable[[], None]] = [self._engine_watch.close, self.net.stop]
@@ -492,7 +487,6 @@ class Testbed(Target):
             return True
 
     def settled_failure(self) -> str | None:
-        """See ``Target``."""
         self._links.settle()
         self._failed.wait(_NEWS_S)
         return self.failure
@@ -514,7 +508,6 @@ class Testbed(Target):
         }
 
     def pids(self) -> Pids:
-        """See ``Target``."""
         members = {host.name: self.hosts[host.name].pid for host in self.plan.topology.members}
         links: int | None = self.net.link_backend_facts().get("pid")
         return Pids(members, self.client_host.pid, links, os.getpid())
