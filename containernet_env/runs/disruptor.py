@@ -74,6 +74,8 @@ Restart = Callable[[str, Callable[[], None], Broken], int]
 class Faults:
     """The actions on ``members``; those that take effect return when (CLOCK_MONOTONIC, ns). Raises ``RunError``.
 
+    ``partition`` keeps sets of members apart, replacing an earlier partition, and ``heal`` ends it; all other hosts
+    reach each other.
     ``links`` are the plan's, of the members by name, in config order. ``links_at_once``: whether a change of a link
     takes effect when its call begins, as with the emulator, or when it returns. ``give_up`` receives why the testbed
     cannot be restored: no further measurement on it is possible then.
@@ -92,16 +94,9 @@ class Faults:
         self._links = links
         self.members = tuple(links)
         self.links_at_once: bool = net.links_kind == "emulator"
+        self.partition, self.heal = net.partition, net.heal
         self.restart = restart
         self.give_up = give_up
-
-    def partition(self, sets: Sequence[Sequence[str]]) -> int:
-        """Keep these sets of members apart, replacing an earlier partition; all other hosts reach each other."""
-        return self._net.partition(sets)
-
-    def heal(self) -> int:
-        """End the partition."""
-        return self._net.heal()
 
     def set_link_up(self, member: str, up: bool) -> int:
         """Unplug its link, or plug it in."""

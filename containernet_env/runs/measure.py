@@ -330,7 +330,7 @@ class _Run:
                 testbed,
                 plan.scenarios,
                 plan.dataset,
-                self._leave,
+                lambda outcome: self._keeper.keep(outcome, partial(row_of, self._facts)),
                 self._progress,
                 self._stop,
                 self._event,
@@ -431,10 +431,6 @@ class _Run:
         for advice in dict.fromkeys(outcome.advice for outcome in changed.values()):
             if advice is not None and advice not in before:
                 self._progress.note(advice)
-
-    def _leave(self, outcome: ScenarioOutcome) -> str | None:
-        """See ``matrix.Leave``."""
-        return self._keeper.keep(outcome, partial(row_of, self._facts))
 
     def _advised(self, outcome: ScenarioOutcome) -> ScenarioOutcome:
         return advised(self._plan, MachineKey.of(self._manifest.machine), outcome)
