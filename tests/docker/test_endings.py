@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env.hosts import engine, netns
+from containernet_env.hosts import netns
 from tests.docker.runs import COMMAND, CONFIG, PROJECT, Run, call, host_pid, rows, run
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("unchanged_machine")]
@@ -69,22 +68,6 @@ def test_ctrl_c_before_the_first_scenario(moment: str, long: Path, tmp_path: Pat
     assert stopped.status == 128 + signal.SIGINT, output
     assert "Traceback" not in output and "ignored" not in output, output
     assert stopped.errors() == []
-
-
-def test_after_kill_9_in_the_proof_clean_removes_what_is_ours_and_only_that(
-    long: Path, tmp_path: Path, image: str
-) -> None:
-    theirs = engine.client().containers.create(image, name=f"cnenv-not-ours-{os.getpid()}", command="sh")
-    try:
-        with Run(long, tmp_path / "out.csv") as killed:
-            killed.reach_child("link-emulator", "probe")
-            killed.strike(signal.SIGKILL)  # its children live on
-            killed.end()
-        removed = call("clean")
-        assert removed.stdout.count("removed container") == 4, removed.stdout + removed.stderr
-        theirs.reload()
-    finally:
-        theirs.remove()
 
 
 def test_an_interface_that_is_deleted_under_a_living_member(long: Path, tmp_path: Path) -> None:

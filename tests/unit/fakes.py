@@ -17,7 +17,7 @@ from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.work import Stop
 from containernet_env.cli.terminal import StopSignals
-from containernet_env.config.plan import PlannedScenario, PlanOptions
+from containernet_env.config.plan import Plan, PlannedScenario, PlanOptions
 from containernet_env.config.planning import build_plan
 from containernet_env.config.topologies import load_config
 from containernet_env.hosts.container import SyncTimes
@@ -396,20 +396,20 @@ class Bench:
 # --- a testbed on a network that is not there -------------------------------------------------------------------------
 
 
-def make_bed(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A testbed on a fake network, and what it told of failures in `told`."""
+def make_bed(monkeypatch: pytest.MonkeyPatch, plan: Plan | None = None) -> Any:
+    """A testbed on a fake network; ``events`` has the kind and text of each event, ``proofs`` each proof."""
     monkeypatch.setattr(testbed_module.engines, "create", lambda plan: FakeNet())
-    plan = build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=2))
-    told: list[str] = []
+    plan = plan or build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=2))
+    events: list[tuple[str, str]] = []
     proofs: list[Proof] = []
     made: Any = Testbed(
         plan,
         Images(member="e", benchmark="b"),
         Notes(),
         on_proof=proofs.append,
-        on_event=lambda kind, text, subject=None: told.append(text) if kind == "testbed_failed" else None,
+        on_event=lambda kind, text, subject=None: events.append((kind, text)),
     )
-    made.told, made.proofs = told, proofs
+    made.events, made.proofs = events, proofs
     return made
 
 

@@ -34,11 +34,10 @@ from containernet_env.runs.network_prover import NetworkProver
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.reuse import change_between
 from containernet_env.runs.sweep.design import design
-from containernet_env.runs.testbed import Standing, Testbed
-from containernet_env.setup.images import Images
+from containernet_env.runs.testbed import Standing
 from containernet_env.stores.cluster import MemberPlace
 from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
-from tests.unit.fakes import CONFIG, FakeNet, make_bed, raising, write
+from tests.unit.fakes import CONFIG, make_bed, raising, write
 from tests.unit.test_network_proof import FakeGate
 
 DIED = "the link emulator ended: killed by SIGKILL"
@@ -58,7 +57,7 @@ def test_the_death_of_the_emulator_is_the_failure_of_the_network_and_told_once(b
     bed.net.hear("emulator_died", DIED)
     bed.net.hear("emulator_died", "and again")
     assert bed.failure == bed.settled_failure() == DIED
-    assert bed.told == [DIED]
+    assert [event for event in bed.events if event[0] == "testbed_failed"] == [("testbed_failed", DIED)]
 
 
 @pytest.mark.parametrize(("alive", "failure"), [(True, "the network lost a host that lives: "), (False, None)])
@@ -78,7 +77,7 @@ def test_the_end_of_the_engine_is_the_first_reason_with_the_containers_it_leaves
     bed.hosts = {name: SimpleNamespace(alive=name != "etcd2") for name in ("etcd1", "etcd2", "benchmark")}
     bed._on_engine_end("has ended")
     bed.net.hear("emulator_died", DIED)
-    (told,) = bed.told
+    (told,) = (text for kind, text in bed.events if kind == "testbed_failed")
     assert told == bed.failure
     assert re.match("the Docker engine at .* has ended; its containers etcd1, benchmark may still run. Start ", told)
 
@@ -395,15 +394,14 @@ class Bed:
     """A testbed that a run has left standing, and what is told of it."""
 
     def __init__(self, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.net, self.events, self.proofs = FakeNet(), list[str](), list[Proof]()
+        self.bed = make_bed(monkeypatch, plan)
+        self.net, self.events, self.proofs = self.bed.net, self.bed.events, self.bed.proofs
         self.gates: list[Any] = []
         self.forgotten: list[int] = []
         self.changed: dict[str, Any] = {}
-        self.net.link_between = lambda a, b: SimpleNamespace(  # type: ignore[attr-defined]
+        self.net.link_between = lambda a, b: SimpleNamespace(
             change_directions=lambda changes: self.changed.update({f"{a}-{b}": changes})
         )
-        monkeypatch.setattr(testbed_module, "ReservedFiles", lambda: SimpleNamespace(release=lambda: None))
-        monkeypatch.setattr(testbed_module.engines, "create", lambda plan: self.net)
         monkeypatch.setattr(testbed_module, "_NEWS_S", 0.01)
         monkeypatch.setattr(testbed_module.netns, "forget_paths", self.forgotten.append)
         monkeypatch.setattr(network_prover, "_QUIET_LOOK_S", 0.0)
@@ -411,16 +409,14 @@ class Bed:
         monkeypatch.setattr(NetworkProver, "_own_fault", lambda prover: None)
         monkeypatch.setattr(network_prover, "measure_gate", self.measure)
         self.wrong = False
-        self.bed: Any = Testbed(plan, Images("e", "b"), Silent(), on_event=self.event, on_proof=self.proofs.append)
         self.bed.hosts = self.hosts = {host.name: Host(host.name) for host in plan.hosts}
-        self.bed._follow_plan()
         self.cluster = SimpleNamespace(leadership=lambda: Leadership("etcd2", 3), deaths=dict)
         self.bed._cluster = self.cluster
         self.bed._prove_network()
         self.bed.prove_again("after")
 
     def event(self, kind: str, text: str, subject: str | None = None) -> None:
-        self.events.append(kind)
+        self.events.append((kind, text))
 
     def measure(self, topology: Any, pids: Any, *, moment: Any, **other: Any) -> Any:
         self.gates.append((moment, topology))
@@ -476,7 +472,7 @@ def test_changed_links_are_as_planned_and_proved_as_the_new_ones(monkeypatch: py
     assert made.changed["etcd1-s1"]["a_to_b"]["delay_ns"] == 4_000_000
     assert "seed" in made.changed["etcd1-s1"]["a_to_b"], "so draws begin with the seed again"
     assert made.gates[-1] == ("change", second.topology) and [proof.moment for proof in proofs] == ["change"]
-    assert made.bed.gate is not None and made.events[-2:] == ["links_changed", "network_proved"]
+    assert made.bed.gate is not None and [kind for kind, _ in made.events[-2:]] == ["links_changed", "network_proved"]
     scenario = second.scenarios[0].scheduled.scenario
     floor_s = made.bed.least_median_s(scenario, "etcd1", ["etcd1", "etcd2", "etcd3"])
     assert floor_s is not None and floor_s > 0.024, "to the leader and back, and from there to a follower"
