@@ -168,27 +168,6 @@ class _Act:
     problems: list[str] = field(default_factory=list)
 
 
-class _State:
-    """The active disruptions.
-
-    ``struck`` has, by the verb that undoes it, the members with that effect; those with ``reset`` stay until the end,
-    also after a link was reset, since it may have been recreated just then: ``shaped`` has their verbs. ``parted`` has
-    the members of each partition by the event that made it. ``unconnected`` members were killed, and have no link yet.
-    ``latest`` has the occurrence of the event that last applied that action to a member.
-    """
-
-    def __init__(self) -> None:
-        self.struck = defaultdict[Verb, set[str]](set)
-        self.shaped = defaultdict[str, set[Verb]](set)
-        self.parted: dict[tuple[int, int], set[str]] = {}
-        self.unconnected: set[str] = set()
-        self.latest: dict[tuple[Verb, str], tuple[int, int]] = {}
-
-    def struck_by(self, verb: Verb) -> set[str]:
-        """The members with an active effect that ``verb``, an undoing verb, reverts."""
-        return set().union(*self.parted.values()) if verb == "heal" else set(self.struck[verb])
-
-
 class Disruptor:
     """Call ``start`` when the load is sent, and ``end`` when its answer arrives or an exception is raised.
 
@@ -215,8 +194,13 @@ class Disruptor:
         self._broken = broken
         self._random = random.Random(seed)
         self._timeline = Timeline(events)
-        self._state = _State()
-        self._struck = self._state.struck
+        # Active disruptions: the members with that effect, by the verb that undoes it. Those with ``reset`` stay until
+        # the end, also after a link was reset, since it may have been recreated just then.
+        self._struck = defaultdict[Verb, set[str]](set)
+        self._shaped = defaultdict[str, set[Verb]](set)  # by member: how its link was shaped
+        self._parted: dict[tuple[int, int], set[str]] = {}  # by the event that made it: the members of a partition
+        self._unconnected: set[str] = set()  # members that were killed, and have no link yet
+        self._latest: dict[tuple[Verb, str], tuple[int, int]] = {}  # the occurrence that last did that to a member
         self._touched: set[str] = set()
         self._start_ns: int | None = None
         self._executed: list[ExecutedEvent] = []
@@ -314,8 +298,8 @@ class Disruptor:
             return _Act(event, event.verb, due, "event")
         verb = UNDOING[event.verb]
         # An effect that a later event has applied to a member by now ends with that later event.
-        still, latest, own = self._state.struck_by(verb), self._state.latest, (due.number, due.occurrence)
-        members = (name for name in due.members if name in still and latest[event.verb, name] == own)
+        still, own = self._struck_by(verb), (due.number, due.occurrence)
+        members = (name for name in due.members if name in still and self._latest[event.verb, name] == own)
         return _Act(event, verb, due, "for", tuple(members))
 
     def _leader(self, needed: bool) -> str | None:
@@ -327,11 +311,15 @@ class Disruptor:
             if leader is not None or not needed or self._over.wait(_LEADER_POLL_S):
                 return leader
 
+    def _struck_by(self, verb: Verb) -> set[str]:
+        """The members with an active effect that ``verb``, an undoing verb, reverts."""
+        return set().union(*self._parted.values()) if verb == "heal" else set(self._struck[verb])
+
     def _targets(self, act: _Act, leader: str | None) -> tuple[str, ...]:
         """The members that an event is about, in config order."""
         event = act.event
         if event.is_undoing:
-            struck = self._state.struck_by(event.verb)
+            struck = self._struck_by(event.verb)
             wanted = struck & {event.target} if event.target in self._faults.members else struck
         else:
             living = list(self._cluster.endpoints)
@@ -371,9 +359,9 @@ class Disruptor:
 
     def _prepare(self, act: _Act) -> None:
         """The call to make at the moment, and the state that is active from then on."""
-        state, names, faults = self._state, set(act.members), self._faults
+        names, faults = set(act.members), self._faults
         if act.cause == "event":
-            state.latest |= {(act.verb, name): (act.due.number, act.due.occurrence) for name in names}
+            self._latest |= {(act.verb, name): (act.due.number, act.due.occurrence) for name in names}
 
         def each(call: Callable[[str], int]) -> list[Call]:
             return [partial(_kept, act, partial(call, name)) for name in act.members]
@@ -382,7 +370,7 @@ class Disruptor:
             case "kill":
                 for name in act.members:
                     self._cluster.expect_death(name)
-                state.unconnected |= names
+                self._unconnected |= names
                 self._struck["thaw"] -= names
                 act.signals = each(partial(faults.signal, act.verb))
             case "freeze" | "thaw":
@@ -391,15 +379,15 @@ class Disruptor:
                 act.links = each(partial(faults.set_link_up, up=act.verb == "link_up"))
             case "delay" | "loss" | "rate":
                 for name in names:
-                    state.shaped[name].add(act.verb)
+                    self._shaped[name].add(act.verb)
                 act.links = each(partial(faults.shape, event=act.event))
             case "reset":
                 of_event = [act.event.verb] if act.cause == "for" else None
-                act.links = each(lambda name: faults.unshape(name, of_event or sorted(state.shaped[name])))
+                act.links = each(lambda name: faults.unshape(name, of_event or sorted(self._shaped[name])))
             case "partition" | "heal":
-                state.parted = {key: rest for key, group in state.parted.items() if (rest := group - names)}
+                self._parted = {key: rest for key, group in self._parted.items() if (rest := group - names)}
                 if act.verb == "partition":
-                    state.parted[act.due.number, act.due.occurrence] = names
+                    self._parted[act.due.number, act.due.occurrence] = names
             case "restart":
                 act.signals = [partial(self._begin_restart, act)]
         if act.verb in UNDOING:
@@ -419,8 +407,8 @@ class Disruptor:
 
     def _sets(self) -> list[list[str]] | None:
         """The sets of members that are currently kept apart; ``None`` if all reach each other."""
-        here = [name for name in self._faults.members if name not in self._state.unconnected]
-        parted = [[name for name in here if name in group] for group in self._state.parted.values()]
+        here = [name for name in self._faults.members if name not in self._unconnected]
+        parted = [[name for name in here if name in group] for group in self._parted.values()]
         rest = [name for name in here if not any(name in group for group in parted)]
         sets = [group for group in (*parted, rest) if group]
         return sets if len(sets) > 1 else None
@@ -439,7 +427,7 @@ class Disruptor:
         if act.verb in ("thaw", "link_up"):
             self._struck[act.verb] |= set(act.members)
         elif act.verb == "heal":
-            self._state.parted[act.due.number, act.due.occurrence] = set(act.members)
+            self._parted[act.due.number, act.due.occurrence] = set(act.members)
 
     # --- starting members again --------------------------------------------------------------------------------
 
@@ -484,7 +472,7 @@ class Disruptor:
         if name in self._struck["link_up"]:
             self._faults.set_link_up(name, False)
         with self._parting:
-            self._state.unconnected.discard(name)
+            self._unconnected.discard(name)
             if (sets := self._sets()) is not None:
                 self._faults.partition(sets)
 
@@ -498,7 +486,7 @@ class Disruptor:
         for step in (at_once, then):
             acts = []
             for verb in step:
-                if struck := self._state.struck_by(verb):
+                if struck := self._struck_by(verb):
                     named = tuple(name for name in self._faults.members if name in struck)
                     event = Disruption(verb=verb, target=" ".join(named))
                     acts.append(_Act(event, verb, Due(0, -1, 1), "end", named))
