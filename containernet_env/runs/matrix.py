@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from containernet_env.base import clock
 from containernet_env.base.clock import Moment
@@ -52,12 +52,8 @@ one, and must not keep that twice.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """The state when a scenario began: the leader, and the living members."""
-
-    leadership: Leadership | None
-    living: frozenset[str]
+_Start = tuple[Leadership | None, frozenset[str]]
+"""The state when a scenario began: the leader, and the living members."""
 
 
 class Matrix:
@@ -191,7 +187,7 @@ class Matrix:
                     except RunError as error:
                         outcome = self._not_run(planned, text_of(error))
                     else:
-                        outcome = self._outcome(scheduled, INTERRUPTED, start.leadership)
+                        outcome = self._outcome(scheduled, INTERRUPTED, start[0])
                         self._progress.scenario_started(planned)
                         name, attempt = scheduled.scenario.name, scheduled.attempt
                         self._on_event("scenario_began", f"{name}, attempt {attempt}" if attempt > 1 else name, name)
@@ -218,7 +214,7 @@ class Matrix:
         """Measure one probe of a search as a scenario of its own. See ``searching.Measure``."""
         self._stop.check()
         start = self._start(scheduled)
-        self._measure_between(start, self._outcome(scheduled, INTERRUPTED, start.leadership), keep)
+        self._measure_between(start, self._outcome(scheduled, INTERRUPTED, start[0]), keep)
 
     def _measure_between(
         self, start: _Start, outcome: ScenarioOutcome, keep: Callable[[ScenarioOutcome], None]
@@ -268,7 +264,7 @@ class Matrix:
         else:
             found = self._led_by(target.cluster.move_leader(wanted, self._answer_timeout_s, self._broken), moved=True)
         self._observer.prepare(found.leader if found else None, scheduled.scenario)
-        return _Start(found, frozenset(target.cluster.endpoints))
+        return found, frozenset(target.cluster.endpoints)
 
     def _broken(self) -> str | None:
         self._stop.check()
@@ -283,10 +279,10 @@ class Matrix:
             network=self._link_statistics() if counting else None,
         )
         outcome = self._observer.finish(outcome)
-        before, after = start.leadership, self._led_by(self._target.cluster.leadership())
-        living = frozenset(self._target.cluster.endpoints)
+        before, living = start
+        after = self._led_by(self._target.cluster.leadership())
         floor_s = None
-        if living == start.living:
+        if living == frozenset(self._target.cluster.endpoints):
             leader = before.leader if before is not None and before == after else None
             floor_s = self._target.least_median_s(outcome.scheduled.scenario, leader, living)
         outcome = replace(
