@@ -21,7 +21,6 @@ from containernet_env.hosts.sampler import Sampler
 from containernet_env.model.usage import Consumers, Consumption, MemberActivity, StoreActivity, Usage
 from containernet_env.runs import measure, testbed
 from containernet_env.runs.load import Answer
-from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.observer import Observer
 from containernet_env.runs.prepare import kept_off, other_cores, prepare
 from containernet_env.stores.profiling import Profile
@@ -43,7 +42,7 @@ class Watched(Bench):
         super().__init__(*scenarios)
         self.life: list[str] = []
         self.files: dict[str, bytes] = {}
-        self.events: list[tuple[str, str]] = []
+        self.told: list[tuple[str, str]] = []
         note = self.life.append
         observation = SimpleNamespace(end=self.counted)
         self.cluster.observe = lambda: (note("observe"), observation)[1]  # type: ignore[method-assign]
@@ -58,18 +57,14 @@ class Watched(Bench):
         self.server.behave = lambda path, body: (note("load"), Answer(result_of(), None))[1]
         kinds = () if profiles is None else ("cpu", "allocs")
         choice = PlanOptions(2, profile=kinds, profile_member=member)
-        observer = Observer(self.target, self.progress, self.happened, sampler, choice, self.keep)
-        planned, dataset = self.matrix._planned, self.matrix._dataset
-        self.matrix = Matrix(
-            self.target, planned, dataset, self.outcomes.append, self.progress, self.stop, self.happened, observer
-        )
+        self.matrix._observer = Observer(self.target, self.progress, self.happened, sampler, choice, self.keep)
 
     def counted(self) -> StoreActivity:
         self.life.append("counted")
         return COUNTED
 
     def happened(self, kind: str, text: str, subject: str | None = None) -> None:
-        self.events.append((kind, text))
+        self.told.append((kind, text))
 
     def keep(self, folder: str, name: str, content: bytes) -> None:
         self.files[f"{folder}/{name}"] = content
@@ -149,7 +144,7 @@ def test_profiles_are_taken_of_the_leader_and_kept_with_their_flame_graphs() -> 
     assert bench.files[f"{folder}-cpu.pb.gz"] == CPU.data
     assert bench.files[f"{folder}-allocs-before.pb.gz"] == ALLOCS.before
     assert b"cpu of etcd1, w" in bench.files[f"{folder}-cpu.svg"]
-    assert ("profiled", "profiles of etcd1 are in profiles/01-w") in bench.events
+    assert ("profiled", "profiles of etcd1 are in profiles/01-w") in bench.told
 
 
 def test_a_member_can_be_named_and_a_profile_that_cannot_be_taken_costs_nothing() -> None:
