@@ -19,7 +19,6 @@ from containernet_env.model.findings import (
     death_findings,
     leader_findings,
     load_findings,
-    member_findings,
     network_findings,
 )
 from containernet_env.model.load_result import LoadResult
@@ -79,29 +78,6 @@ def test_a_watch_that_never_ran_leaves_no_descriptor_open(fails: str, monkeypatc
     watch.close()
     assert open_descriptors() - before == set()
     assert not {fd for fd, _ in before} & set(closed)
-
-
-@pytest.mark.parametrize(
-    ("silences", "timeout_s", "throttled_s", "lasted_s", "effect"),
-    [
-        ({"etcd1": 0.9, "etcd2": 3.04}, 1.0, 1.5, 10.0, "invalid"),
-        # 0.95 s of being throttled, all over 300 s, excused that a member was frozen for 1.8 s.
-        ({"etcd2": 3.04}, 1.0, 1.52, 10.0, "told"),
-        ({"etcd2": 3.04}, 1.0, 1.51, 10.0, "invalid"),
-        ({"etcd2": 3.04}, 1.0, 1.52, 16.0, "invalid"),
-        ({"etcd2": 3.04}, 1.0, 30.0, 300.0, "told"),
-        # An election timeout of ten seconds excuses no silence of nine.
-        ({"etcd2": 9.0, "etcd1": 2.0}, 10.0, 0.0, 60.0, "invalid"),
-    ],
-)
-def test_a_silent_member_is_a_warning_unless_its_own_limit_explains_it(
-    silences: dict[str, float], timeout_s: float, throttled_s: float, lasted_s: float, effect: str
-) -> None:
-    (found,) = member_findings(silences, timeout_s, {"etcd1": 3.0, "etcd2": throttled_s}, lasted_s)
-    assert (found.kind, found.effect, found.subject) == ("member_silent", effect, "etcd2")
-    allowed = "others take a member for gone after 1 s" if timeout_s == 1 else "2 s are allowed"
-    assert found.text == f"etcd2 answered nothing for {silences['etcd2']:.1f} s; {allowed}"
-    assert (found.value, found.threshold) == (silences["etcd2"] * 1e9, min(timeout_s, 2.0) * 1e9)
 
 
 @pytest.mark.parametrize(
