@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.docker.runs import why_not
-from tests.faults import results
+from tests.faults.document import RESULTS, outcomes
 from tests.faults.own_engine import OwnEngine
 
-_outcomes: dict[str, results.Outcome] = {}
-_ended: list[str] = []
+_CELL = re.compile(r"test_faults\.py::test_fault\[(.+)\]$")
+_outcomes: dict[str, str] = {}
+_ended: set[str] = set()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -39,15 +42,22 @@ def own_engine(session_engine: OwnEngine) -> Iterator[OwnEngine]:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Keep how each cell of the table ended, for README.md."""
-    cell = results.cell_of(report.nodeid)
-    if cell is not None:
-        results.add(_outcomes, cell, report)
-        if report.when == "teardown":  # the last phase: a test that was interrupted has no result
-            _ended.append(cell)
+    """Keep how each cell of the table ended, for README.md; the worst phase counts."""
+    if (found := _CELL.search(report.nodeid)) is None:
+        return
+    cell = found[1]
+    before = _outcomes.setdefault(cell, "passed")
+    if report.failed:
+        _outcomes[cell] = "failed"
+    elif report.skipped and before == "passed":
+        _outcomes[cell] = str(report.longrepr[2]).removeprefix("Skipped: ")  # type: ignore[index]
+    if report.when == "teardown":  # the last phase: a test that was interrupted has no result
+        _ended.add(cell)
 
 
 def pytest_sessionfinish() -> None:
     """Write them beside those of earlier sessions."""
     if _ended:
-        results.write({cell: _outcomes[cell] for cell in _ended})
+        RESULTS.parent.mkdir(exist_ok=True)
+        kept = outcomes() | {cell: _outcomes[cell] for cell in _ended}
+        RESULTS.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")

@@ -2,8 +2,8 @@
 
     python -m tests.faults.document
 
-It takes .build/faults.json and, where there is one, .build/soak.json. Exit status: 0, or 1 where a cell of the table
-has no result or has failed, which the table says.
+It takes .build/fault-cells.json and, where there is one, .build/soak.json. Exit status: 0, or 1 where a cell of the
+table has no result or has failed, which the table says.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.faults import results, soak
+from tests.faults import soak
 from tests.faults.table import MOMENTS, Cell, Promise, cells
 
 DOCUMENT = Path(__file__).with_name("README.md")
+RESULTS = soak.RESULT.with_name("fault-cells.json")
 _HEADER = ("| promised | moments | faults | result |", "| --- | --- | --- | --- |")
 
 
@@ -48,21 +49,24 @@ def lines() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...], tuple[Cell,
         yield text, moments, tuple(dict.fromkeys(cell.fault for cell in group)), tuple(group)
 
 
-def outcome_of(group: tuple[Cell, ...], outcomes: Mapping[str, results.Outcome]) -> str:
+def outcomes() -> dict[str, str]:
+    """How each cell ended when it was last tested: "passed", "failed", or why it was skipped."""
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+
+
+def outcome_of(group: tuple[Cell, ...], outcomes: Mapping[str, str]) -> str:
     """The last column of a line: in how many of its cells the promise was kept, and what became of the others."""
     if group[0].promise is None:
         return "-"
-    known = {cell: outcomes[cell.name] for cell in group if cell.name in outcomes}
-    kept = [cell for cell, result in known.items() if result["outcome"] == "passed"]
-    failed = [cell.name for cell, result in known.items() if result["outcome"] == "failed"]
-    unknown = [cell.name for cell in group if cell not in known]
-    parts = [f"kept in {len(kept)} of {len(group)}"]
-    parts += [f"NOT KEPT: {', '.join(failed)}"] if failed else []
-    parts += [f"NOT TESTED: {', '.join(unknown)}"] if unknown else []
-    return "; ".join([*parts, *sorted({r["reason"] for r in known.values() if r["outcome"] == "skipped"})])
+    found = {cell.name: outcomes.get(cell.name, "unknown") for cell in group}
+    named = {state: ", ".join(name for name in found if found[name] == state) for state in found.values()}
+    parts = [f"kept in {[*found.values()].count('passed')} of {len(group)}"]
+    parts += [f"NOT KEPT: {named.pop('failed')}"] if "failed" in named else []
+    parts += [f"NOT TESTED: {named.pop('unknown')}"] if "unknown" in named else []
+    return "; ".join([*parts, *sorted(named.keys() - {"passed"})])
 
 
-def fault_table(outcomes: Mapping[str, results.Outcome]) -> str:
+def fault_table(outcomes: Mapping[str, str]) -> str:
     """The table of faults in Markdown."""
     rows = [*_HEADER]
     for text, moments, faults, group in lines():
@@ -73,7 +77,7 @@ def fault_table(outcomes: Mapping[str, results.Outcome]) -> str:
 
 def main() -> int:
     """Write what there is."""
-    table = fault_table(results.read())
+    table = fault_table(outcomes())
     text = with_part(DOCUMENT.read_text(), "faults", table)
     if soak.RESULT.exists():
         text = with_part(text, "soak", soak.table(json.loads(soak.RESULT.read_text())) + "\n")
