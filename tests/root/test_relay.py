@@ -124,6 +124,22 @@ def test_close_ends_open_connections_and_frees_the_port(server: UnixConnection) 
             post(relay.port, {})
 
 
+def test_close_ends_a_connection_to_a_server_that_is_stopped() -> None:
+    name = f"containernet-env-test-stopped-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as stopped:
+        stopped.bind(f"\0{name}")
+        stopped.listen()
+        with (
+            relay_to(UnixConnection("benchmark", name, os.getpid())) as relay,
+            socket.create_connection(("127.0.0.1", relay.port), timeout=HANG_S) as caller,
+            stopped.accept()[0] as inside,
+        ):
+            caller.sendall(b"x")
+            inside.recv(1)
+            relay.close()
+            assert has_ended(caller)
+
+
 def test_a_server_on_an_abstract_socket_is_reached_in_its_own_namespace_alone() -> None:
     """A run's benchmark server listened on the emulated network: any member could start and cancel loads."""
     with ThrowawayNamespace() as client, ThrowawayNamespace() as member, ThreadPoolExecutor(1) as inside:

@@ -277,3 +277,9 @@ def test_a_restarted_member_is_parted_and_unplugged_again_before_it_is_let_go() 
     course.run(4)
     after = course.verbs[course.verbs.index(("restart", "etcd2")) + 1 :]
     assert after[:2] == [("down", "etcd2"), ("partition", [["etcd2"], ["etcd1", "etcd3"]])]
+
+
+def test_a_frozen_member_that_is_killed_is_started_again_and_not_thawed() -> None:
+    course = Course(event("freeze", "etcd2", 1), event("kill", "etcd2", 2))
+    course.run(2)
+    assert course.verbs == [("freeze", "etcd2"), ("kill", "etcd2"), ("restart", "etcd2")]
