@@ -23,7 +23,6 @@ from containernet_env.base import clock
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.base.files import copy_descriptor
 from containernet_env.base.programs import LastWords, last_words
-from containernet_env.config.hints import suggestion
 from containernet_env.config.plan import HostPlan
 from containernet_env.containernet.links import NoInterface
 from containernet_env.hosts.container import Container, ExitState, build_image, find_image
@@ -31,6 +30,7 @@ from containernet_env.hosts.limits import Limits
 from containernet_env.hosts.netns import ip_batch
 from containernet_env.hosts.options import ContainerOptions, check_name
 from containernet_env.hosts.processes import SENTINEL, ContainerProcesses, Shell, shell_argv
+from containernet_env.model.hints import suggestion
 
 CANNOT_RUN = 126
 """The status of a command that could not be started, as in sh."""

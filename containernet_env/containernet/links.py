@@ -11,7 +11,7 @@ from mininet.node import Controller, Node, Switch
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.base.units import parse_bandwidth, parse_duration
-from containernet_env.config.hints import suggestion
+from containernet_env.model.hints import suggestion
 from containernet_env.model.link import DirectionSpec, IndependentLoss, Jitter, LinkSpec
 from containernet_env.network.factory import Place
 from containernet_env.network.interface import Interface, Port, parse_mtu
