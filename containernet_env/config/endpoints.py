@@ -12,29 +12,9 @@ from typing import Any
 from containernet_env.config.fields import validate_object
 from containernet_env.config.reader import Document, Finding
 from containernet_env.config.stores import RawService
-from containernet_env.model.config import (
-    PLACES,
-    Config,
-    Endpoint,
-    EtcdSettings,
-    External,
-    Node,
-    StoreChoice,
-)
-from containernet_env.model.kinds import (
-    CLIENT_NAME,
-    PATH,
-    Chosen,
-    Kind,
-    Listed,
-    Section,
-    choice,
-    keyed,
-    refuse,
-    rule,
-    section,
-    text_schema,
-)
+from containernet_env.model import kinds
+from containernet_env.model.config import PLACES, Config, Endpoint, EtcdSettings, External, Node, StoreChoice
+from containernet_env.model.kinds import Chosen, Kind, Listed, Section, keyed, refuse, rule, section
 from containernet_env.model.link import LinkSpec
 from containernet_env.stores.kinds import DEFAULT, KINDS
 from containernet_env.stores.store import Endpoints
@@ -68,10 +48,10 @@ def parse_endpoint(value: object) -> tuple[str | None, Endpoint]:
 _ENDPOINT_KIND = Kind(
     parse_endpoint,
     'http:// or https:// with a host and a port, such as "https://10.1.0.1:2379"; of ZooKeeper "10.1.0.1:2181"',
-    text_schema(_ENDPOINT.pattern),
+    kinds.text_schema(_ENDPOINT.pattern),
 )
 _EXTERNAL = {name: store for name, store in KINDS.items() if store.externals is not None}
-_NAME = choice(*(name for name, store in _EXTERNAL.items() if not store.needs_binary))
+_NAME = kinds.choice(*(name for name, store in _EXTERNAL.items() if not store.needs_binary))
 _STORE = Chosen((_NAME, RawService), lambda value: RawService if isinstance(value, dict) else _NAME)
 
 
@@ -83,7 +63,7 @@ class RawEndpoints(Section, External):
         Listed(_ENDPOINT_KIND, 1, MAX_ENDPOINTS), "members of an external cluster, by where they serve clients"
     )
     store: str | RawService = keyed(_STORE, "what they run", default=DEFAULT.name)
-    scenarios: Path | None = keyed(PATH, "scenario file", default=None)
+    scenarios: Path | None = keyed(kinds.PATH, "scenario file", default=None)
 
     @property
     def kind(self) -> str:
@@ -158,7 +138,7 @@ def config_of_endpoints(document: Document) -> Config:
         sha256=document.sha256,
         subnet=PLACES,
         nodes=nodes,
-        client=_node(CLIENT_NAME, len(nodes)),
+        client=_node(kinds.CLIENT_NAME, len(nodes)),
         etcd=EtcdSettings(),
         scenarios=raw.scenarios,
         store=store,

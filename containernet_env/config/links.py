@@ -10,21 +10,8 @@ from typing import Any, ClassVar
 from containernet_env.base.units import format_size, parse_size
 from containernet_env.config.fields import written
 from containernet_env.config.reader import json_path
-from containernet_env.model import hints
-from containernet_env.model.kinds import (
-    BANDWIDTH,
-    DELAY,
-    NUMBER_PATTERN,
-    Chosen,
-    Kind,
-    Location,
-    Refused,
-    Section,
-    keyed,
-    rule_of_parts,
-    section,
-    text_schema,
-)
+from containernet_env.model import hints, kinds
+from containernet_env.model.kinds import Chosen, Kind, Location, Refused, Section, keyed, rule_of_parts, section
 from containernet_env.model.link import QUEUE_MAX_BYTES, QUEUE_MAX_FRAMES, DirectionSpec, LinkSpec
 
 TO_SWITCH, FROM_SWITCH = "to_switch", "from_switch"
@@ -55,7 +42,7 @@ _QUEUE = Kind(
     _parse_queue,
     f'a whole number of frames from 1 to {QUEUE_MAX_FRAMES}, or bytes with b, k, m or g such as "64k", '
     f"up to {QUEUE_MAX_BYTES}b",
-    {"anyOf": [_FRAMES, text_schema(f"{NUMBER_PATTERN}[bkmgBKMG]")]},
+    {"anyOf": [_FRAMES, kinds.text_schema(f"{kinds.NUMBER_PATTERN}[bkmgBKMG]")]},
     hints.queues,
     _written_queue,
     "count",
@@ -118,7 +105,7 @@ LINK = (
     "the host's link in detail, for both directions together or for to_switch and from_switch apart",
 )
 # A host's own key for both directions, and its name in a ``link`` object.
-_SAID_TWICE = (("link_delay", "delay", DELAY.form), ("bandwidth", "bandwidth", BANDWIDTH.form))
+_SAID_TWICE = (("link_delay", "delay", kinds.DELAY.form), ("bandwidth", "bandwidth", kinds.BANDWIDTH.form))
 # Keys without meaning for a direction without a bandwidth.
 _OF_A_BANDWIDTH = {"queue": "limits nothing", "overhead": "takes no time", "uplink": "says nothing"}
 

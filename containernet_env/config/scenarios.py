@@ -14,26 +14,19 @@ from containernet_env.base import assets
 from containernet_env.base.units import format_duration, format_number
 from containernet_env.config.fields import validate_object, written, written_value
 from containernet_env.config.reader import Document, Finding, document_of, json_path, read_document, value_at
+from containernet_env.model import kinds
 from containernet_env.model import load_contract as contract
 from containernet_env.model.disruption import AFFECTED, DRAWN_TARGETS, UNDOING, Disruption, Verb, name_of
 from containernet_env.model.kinds import (
-    BANDWIDTH,
-    BOOLEAN,
-    DELAY,
     Chosen,
     Form,
     Listed,
     Location,
     Refused,
     Section,
-    choice,
-    decimal,
-    duration,
-    integer,
     keyed,
     keys_of,
     not_beside,
-    one_of_or_name,
     refuse,
     rule,
     section,
@@ -73,7 +66,7 @@ OBJECTIVE_MIN_NS = 1_000
 PROBE_MAX_NS = 1_200 * 10**9
 
 
-_OBJECTIVE = duration(OBJECTIVE_MIN_NS, TIMEOUT_MAX_NS)
+_OBJECTIVE = kinds.duration(OBJECTIVE_MIN_NS, TIMEOUT_MAX_NS)
 _PERCENTILE = "the response time that the {}th percentile of a probe may have at most"
 
 
@@ -151,12 +144,12 @@ class RawLoad(Section, Load):
     }
 
     rate: tuple[Decimal, ...] = keyed(  # type: ignore[assignment]  # several loads
-        axis(decimal(RATE_MIN, RATE_MAX)),
+        axis(kinds.decimal(RATE_MIN, RATE_MAX)),
         "requests/s over all clients, which makes an open loop; may be a list",
         default=(),
     )
     clients: tuple[int, ...] = keyed(  # type: ignore[assignment]
-        axis(integer(1, contract.CLIENTS_MAX)), "clients that each have one request at a time; may be a list"
+        axis(kinds.integer(1, contract.CLIENTS_MAX)), "clients that each have one request at a time; may be a list"
     )
     search: RawSearch | None = keyed(
         _SEARCH, "the highest rate whose response times hold, in place of total or duration, and of rate", default=None
@@ -239,9 +232,9 @@ EVENT_MIN_NS = 200_000_000
 """The generator reports its start within 100 ms, and the leader is queried right before an event."""
 FOR_MIN_NS = 10_000_000
 _LONGEST_NS = contract.RUN_TIMEOUT_MAX_S // 2 * 10**9
-_WHEN, _LENGTH = duration(EVENT_MIN_NS, _LONGEST_NS), duration(FOR_MIN_NS, _LONGEST_NS)
+_WHEN, _LENGTH = kinds.duration(EVENT_MIN_NS, _LONGEST_NS), kinds.duration(FOR_MIN_NS, _LONGEST_NS)
 _CHOSEN, _KILLED, _FROZEN, _PARTITIONED = (
-    one_of_or_name(*words) for words in (DRAWN_TARGETS, ("killed",), ("frozen",), ("partitioned",))
+    kinds.one_of_or_name(*words) for words in (DRAWN_TARGETS, ("killed",), ("frozen",), ("partitioned",))
 )
 _TARGETED = ("kill", "restart", "freeze", "thaw", "partition", "heal")
 _OF_LINKS = ("link", "delay", "loss", "rate")
@@ -272,15 +265,15 @@ class RawEvent(Section):
         _CHOSEN, "which members are cut off from the other members; clients still reach all", default=None
     )
     heal: str | None = keyed(_PARTITIONED, "which members reach the others again", default=None)
-    link: str | None = keyed(choice("down", "up"), "the members' links are unplugged or plugged in", default=None)
-    delay: int | None = keyed(DELAY, "one-way delay of the members' links, each direction", default=None)
+    link: str | None = keyed(kinds.choice("down", "up"), "the members' links are unplugged or plugged in", default=None)
+    delay: int | None = keyed(kinds.DELAY, "one-way delay of the members' links, each direction", default=None)
     loss: Decimal | None = keyed(
-        decimal(Decimal(0), Decimal(1)),
+        kinds.decimal(Decimal(0), Decimal(1)),
         "share of frames that is lost on the members' links, each direction",
         default=None,
     )
-    rate: int | None = keyed(BANDWIDTH, "bandwidth of the members' links in Mbit/s, each direction", default=None)
-    of: str | None = keyed(one_of_or_name(*DRAWN_TARGETS, "down"), "whose links", default=None)
+    rate: int | None = keyed(kinds.BANDWIDTH, "bandwidth of the members' links in Mbit/s, each direction", default=None)
+    of: str | None = keyed(kinds.one_of_or_name(*DRAWN_TARGETS, "down"), "whose links", default=None)
 
     @property
     def _actions(self) -> list[str]:
@@ -377,7 +370,7 @@ class RawData(Section):
 
 
 _TARGET = (
-    axis(one_of_or_name(*ANY_MEMBER)),
+    axis(kinds.one_of_or_name(*ANY_MEMBER)),
     "to whom requests are sent: the leader alone, all members in turn, or one member; may be a list",
 )
 _TYPE = "what the requests are"
@@ -389,22 +382,22 @@ class RawBlock(Section):
 
     LAST: ClassVar = ("events",)
 
-    type: ScenarioType = keyed(choice(*get_args(ScenarioType)), _TYPE)
+    type: ScenarioType = keyed(kinds.choice(*get_args(ScenarioType)), _TYPE)
     load: tuple[RawLoad, ...] = keyed(
         axis(RawLoad), "how many requests or for how long, at which rate, by how many clients; may be a list"
     )
     target: tuple[str, ...] = keyed(*_TARGET, default=("cluster",))
     keys: tuple[KeyOrder, ...] = keyed(
-        axis(choice(*get_args(KeyOrder))), "in which order keys are used; may be a list", default=("sequential",)
+        axis(kinds.choice(*get_args(KeyOrder))), "in which order keys are used; may be a list", default=("sequential",)
     )
     zipf_exponent: Decimal = keyed(
-        decimal(ZIPF_MIN, ZIPF_MAX),
+        kinds.decimal(ZIPF_MIN, ZIPF_MAX),
         "with zipfian, key i is drawn in proportion to 1/(i+1) to this power",
         "zipfExponent",
         default=ZIPF_EXPONENT,
     )
     history: bool = keyed(
-        BOOLEAN, "whether what each operation did and returned is kept, for the command `verify`", default=False
+        kinds.BOOLEAN, "whether what each operation did and returned is kept, for the command `verify`", default=False
     )
     events: tuple[RawEvent, ...] = keyed(
         Listed(RawEvent, 1, EVENTS_MAX, MORE_EVENTS, alone=True),
@@ -466,7 +459,7 @@ class RawBlock(Section):
 class RawWrite(RawBlock):
     """Writes: for each load, for each data, for each target, for each order of keys."""
 
-    type: ScenarioType = keyed(choice("write"), _TYPE)
+    type: ScenarioType = keyed(kinds.choice("write"), _TYPE)
     data: tuple[RawData, ...] = keyed(axis(RawData), "sizes in bytes of keys and values; may be a list")
     target: tuple[str, ...] = keyed(*_TARGET)
     key_space: int | None = keyed(
@@ -505,18 +498,18 @@ class RawReading(RawBlock):
     """The common part of blocks with reads."""
 
     consistency: tuple[Consistency, ...] = keyed(
-        axis(choice(*get_args(Consistency))),
+        axis(kinds.choice(*get_args(Consistency))),
         "linearizable (l), a quorum agrees; serializable (s), the member that is queried answers alone; "
         "or default, of Consul alone: the leader answers by its lease",
     )
     span_keys: tuple[int, ...] = keyed(
-        axis(integer(1, contract.SPAN_KEYS_MAX)),
+        axis(kinds.integer(1, contract.SPAN_KEYS_MAX)),
         "range scans of so many consecutive keys; may be a list",
         "spanKeys",
         default=(),
     )
     verify: bool = keyed(
-        BOOLEAN, "whether an answer must hold exactly what was written, or only something", default=True
+        kinds.BOOLEAN, "whether an answer must hold exactly what was written, or only something", default=True
     )
 
     @property
@@ -564,12 +557,14 @@ class RawRead(RawReading):
         "dependentSchemas": {"limit": {"anyOf": [{"required": [extent]} for extent in _EXTENTS]}},
     }
 
-    type: ScenarioType = keyed(choice("read"), _TYPE)
+    type: ScenarioType = keyed(kinds.choice("read"), _TYPE)
     prefix: str | None = keyed(KEY_TEXT, "each read requests all keys that begin with this", default=None)
     span: RawSpan | None = keyed(RawSpan, "each read requests all keys from one to before another", default=None)
-    limit: int | None = keyed(integer(1, LIMIT_MAX), "an answer holds at most so many keys", default=None)
-    keys_only: bool = keyed(BOOLEAN, "whether answers hold keys without values", "keysOnly", default=False)
-    count_only: bool = keyed(BOOLEAN, "whether answers hold only how many keys there are", "countOnly", default=False)
+    limit: int | None = keyed(kinds.integer(1, LIMIT_MAX), "an answer holds at most so many keys", default=None)
+    keys_only: bool = keyed(kinds.BOOLEAN, "whether answers hold keys without values", "keysOnly", default=False)
+    count_only: bool = keyed(
+        kinds.BOOLEAN, "whether answers hold only how many keys there are", "countOnly", default=False
+    )
 
     @property
     def spans(self) -> list[Span]:
@@ -615,9 +610,9 @@ class RawRead(RawReading):
 class RawMixed(RawReading):
     """Writes and reads of the data set: as reads, for each ratio."""
 
-    type: ScenarioType = keyed(choice("mixed"), _TYPE)
+    type: ScenarioType = keyed(kinds.choice("mixed"), _TYPE)
     put_ratio: tuple[Decimal, ...] = keyed(
-        axis(decimal(Decimal(0), Decimal(1))), "share of the writes; may be a list", "ratio"
+        axis(kinds.decimal(Decimal(0), Decimal(1))), "share of the writes; may be a list", "ratio"
     )
 
 
@@ -625,7 +620,7 @@ class RawMixed(RawReading):
 class RawTxn(RawBlock):
     """Transactions on the data set: for each load, for each target, for each order of keys."""
 
-    type: ScenarioType = keyed(choice("txn"), _TYPE)
+    type: ScenarioType = keyed(kinds.choice("txn"), _TYPE)
 
 
 BLOCKS: dict[str, type[RawBlock]] = {"write": RawWrite, "read": RawRead, "mixed": RawMixed, "txn": RawTxn}

@@ -11,24 +11,9 @@ from typing import Any
 from containernet_env.base.programs import ALLOWED, read_program
 from containernet_env.config.fields import written
 from containernet_env.config.reader import render
+from containernet_env.model import kinds
 from containernet_env.model.config import HttpService, StoreChoice
-from containernet_env.model.kinds import (
-    PATH,
-    Chosen,
-    Form,
-    Kind,
-    Listed,
-    Refused,
-    Section,
-    choice,
-    integer,
-    keyed,
-    mapping,
-    refuse,
-    rule,
-    section,
-    text,
-)
+from containernet_env.model.kinds import Chosen, Form, Kind, Listed, Refused, Section, keyed, refuse, rule, section
 from containernet_env.model.names import nearest
 from containernet_env.stores.http_service import PLACES, filled_in
 from containernet_env.stores.kinds import KINDS
@@ -129,7 +114,7 @@ class RawSuccess(Section):
 class RawRequests(Section):
     """The requests of a service of the kind ``http``."""
 
-    kind: str = keyed(choice(HTTP), "which store it is")
+    kind: str = keyed(kinds.choice(HTTP), "which store it is")
     put: str = keyed(TEMPLATE, "where a value is put, by a PUT")
     get: str = keyed(TEMPLATE, "where a value is read, by a GET")
     success: RawSuccess = keyed(RawSuccess, "the status codes by which requests have succeeded", default=RawSuccess())
@@ -170,7 +155,9 @@ class RawService(RawRequests):
     """A service that is an external cluster."""
 
     delete: str | None = keyed(TEMPLATE, "where a key is deleted, by a DELETE, after the run", default=None)
-    keys: str | None = keyed(choice("stay"), "that the keys of a run stay, where none can be deleted", default=None)
+    keys: str | None = keyed(
+        kinds.choice("stay"), "that the keys of a run stay, where none can be deleted", default=None
+    )
 
     @rule
     def _it_is_said_what_becomes_of_keys(self) -> None:
@@ -209,8 +196,8 @@ def _refused(flag: Flag, value: object, *place: str) -> Iterator[Refused]:
 class RawProgram(RawRequests):
     """A service whose members are started here, from a program of the user's."""
 
-    binary: Path | None = keyed(PATH, _BINARY, default=None)
-    port: int = keyed(integer(1, 65_535), "where each member serves clients and other members")
+    binary: Path | None = keyed(kinds.PATH, _BINARY, default=None)
+    port: int = keyed(kinds.integer(1, 65_535), "where each member serves clients and other members")
     arguments: tuple[str, ...] = keyed(
         Listed(ARGUMENT, 0, MAX_ARGUMENTS), "the arguments of the program (none)", default=()
     )
@@ -224,7 +211,7 @@ class RawProgram(RawRequests):
 
 
 DEFAULT_KIND = next(iter(KINDS))
-_FLAGS = mapping(
+_FLAGS = kinds.mapping(
     "is not an object of flags",
     "an object of flags, each with its value",
     {
@@ -240,12 +227,12 @@ _FLAGS = mapping(
 class RawStore(Section):
     """The store in detail."""
 
-    kind: str = keyed(choice(*KINDS), "which store it is")
+    kind: str = keyed(kinds.choice(*KINDS), "which store it is")
     version: str | None = keyed(
-        text("is not a text", "a version, as a text"), "its version (the one that is pinned)", default=None
+        kinds.text("is not a text", "a version, as a text"), "its version (the one that is pinned)", default=None
     )
     flags: Mapping[str, Any] | None = keyed(_FLAGS, "flags that each member is given (none)", default=None)
-    binary: Path | None = keyed(PATH, _BINARY, default=None)
+    binary: Path | None = keyed(kinds.PATH, _BINARY, default=None)
 
     _binary_is_that_of_the_kind = rule(_refused_binary)
 
@@ -272,7 +259,7 @@ class RawStore(Section):
             yield Refused(message, allowed, ("flags", name))
 
 
-_NAME = choice(*KINDS)
+_NAME = kinds.choice(*KINDS)
 
 
 def _choose(value: object) -> Form:

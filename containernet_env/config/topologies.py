@@ -14,52 +14,27 @@ from containernet_env.config.endpoints import config_of_endpoints, is_endpoints
 from containernet_env.config.fields import Validated, validate, validate_object
 from containernet_env.config.links import LINK, RawDirection, RawDirections, RawHost
 from containernet_env.config.reader import Document, Finding, json_path, read_document
-from containernet_env.config.stores import (
-    DEFAULT_KIND,
-    HTTP,
-    STORE,
-    StoreValue,
-    store_choice,
-)
+from containernet_env.config.stores import DEFAULT_KIND, HTTP, STORE, StoreValue, store_choice
+from containernet_env.model import kinds
 from containernet_env.model.config import Config, EtcdSettings, Node, StoreChoice
-from containernet_env.model.kinds import (
-    BANDWIDTH,
-    CLIENT_NAME,
-    CPUS,
-    DELAY,
-    IP,
-    MAX_NODES,
-    MEMORY,
-    NAME,
-    PATH,
-    SUBNET,
-    UNLIMITED,
-    Chosen,
-    Listed,
-    Location,
-    Section,
-    keyed,
-    refuse,
-    rule,
-    section,
-)
+from containernet_env.model.kinds import Chosen, Listed, Location, Section, keyed, refuse, rule, section
 from containernet_env.model.names import nearest
 from containernet_env.model.topology import star
 from containernet_env.stores.kinds import KINDS, store_of
 from containernet_env.stores.store import Store
 
 _IP, _MEM, _CPUS = "IPv4 address of the host", "memory limit, swap included", "limit of CPU time, in cpus"
-_BANDWIDTH = BANDWIDTH, "bandwidth of the host's link in Mbit/s, each direction"
-_LINK_DELAY = DELAY, "one-way delay of the host's link, each direction"
+_BANDWIDTH = kinds.BANDWIDTH, "bandwidth of the host's link in Mbit/s, each direction"
+_LINK_DELAY = kinds.DELAY, "one-way delay of the host's link, each direction"
 
 
 @section
 class RawNode(RawHost):
     """A member as the list form has it: every key is required."""
 
-    ip: IPv4Address = keyed(IP, _IP)
-    memory_bytes: int | None = keyed(MEMORY, _MEM, "mem")
-    cpus: Decimal | None = keyed(CPUS, _CPUS)
+    ip: IPv4Address = keyed(kinds.IP, _IP)
+    memory_bytes: int | None = keyed(kinds.MEMORY, _MEM, "mem")
+    cpus: Decimal | None = keyed(kinds.CPUS, _CPUS)
     bandwidth: int | None = keyed(*_BANDWIDTH)
     link_delay: int | None = keyed(*_LINK_DELAY)
     link: RawDirection | RawDirections | None = None
@@ -84,23 +59,23 @@ class RawNamedNode(RawNode):
     bandwidth: int | None = keyed(*_BANDWIDTH, default=None)
     link_delay: int | None = keyed(*_LINK_DELAY, default=None)
     link: RawDirection | RawDirections | None = keyed(*LINK, default=None)
-    name: str | None = keyed(NAME, "name of the member (etcd1, etcd2, ... where it is left out)", default=None)
+    name: str | None = keyed(kinds.NAME, "name of the member (etcd1, etcd2, ... where it is left out)", default=None)
 
 
 @section
 class RawClient(RawHost):
     """The client's own address, limits and link; what is left out does not limit it."""
 
-    ip: IPv4Address | None = keyed(IP, _IP, default=None)
-    memory_bytes: int | None = keyed(MEMORY, _MEM, "mem", shown=UNLIMITED, default=None)
-    cpus: Decimal | None = keyed(CPUS, _CPUS, shown=UNLIMITED, default=None)
-    bandwidth: int | None = keyed(*_BANDWIDTH, shown=UNLIMITED, default=None)
+    ip: IPv4Address | None = keyed(kinds.IP, _IP, default=None)
+    memory_bytes: int | None = keyed(kinds.MEMORY, _MEM, "mem", shown=kinds.UNLIMITED, default=None)
+    cpus: Decimal | None = keyed(kinds.CPUS, _CPUS, shown=kinds.UNLIMITED, default=None)
+    bandwidth: int | None = keyed(*_BANDWIDTH, shown=kinds.UNLIMITED, default=None)
     link_delay: int | None = keyed(*_LINK_DELAY, shown="0ms", default=None)
     link: RawDirection | RawDirections | None = keyed(*LINK, default=None)
 
 
-_NODES = Listed(RawNamedNode, 1, MAX_NODES)
-LIST_FORM = Listed(RawNode, 1, MAX_NODES)
+_NODES = Listed(RawNamedNode, 1, kinds.MAX_NODES)
+LIST_FORM = Listed(RawNode, 1, kinds.MAX_NODES)
 
 
 def _settings_of(store: type[Store]) -> Chosen:
@@ -125,11 +100,13 @@ SECTIONS = tuple(dict.fromkeys(store.section for store in KINDS.values()))
 class RawConfig(Section):
     """The object form, without the settings of stores: ``OBJECT_FORM`` has them."""
 
-    subnet: IPv4Network | None = keyed(SUBNET, "network of all hosts (the /24 of the first address)", default=None)
+    subnet: IPv4Network | None = keyed(
+        kinds.SUBNET, "network of all hosts (the /24 of the first address)", default=None
+    )
     nodes: tuple[RawNamedNode, ...] = keyed(_NODES, "members of the cluster")
     client: RawClient = keyed(RawClient, "the host that makes the load", default=RawClient())
     store: StoreValue = keyed(STORE, "the store that is measured", default=DEFAULT_KIND)
-    scenarios: Path | None = keyed(PATH, "scenario file", default=None)
+    scenarios: Path | None = keyed(kinds.PATH, "scenario file", default=None)
 
     @property
     def kind(self) -> type[Store]:
@@ -242,7 +219,7 @@ def config_of(document: Document) -> Config:
         sha256=document.sha256,
         subnet=network,
         nodes=tuple(_node(name, node) for (_, name), node in zip(raw.names, raw.nodes, strict=True)),
-        client=_node(CLIENT_NAME, raw.client, client_ip),
+        client=_node(kinds.CLIENT_NAME, raw.client, client_ip),
         etcd=raw.settings,
         scenarios=raw.scenarios,
         store=store_choice(raw.store),
@@ -283,7 +260,7 @@ def _timing_findings(validated: Validated[RawConfig]) -> Iterator[Finding]:
     # Names, addresses and the client's link make no difference to that.
     nodes = [node for node in getattr(raw, "nodes", ()) if validated.is_good(node.at)]
     members = tuple(_node(raw.kind.node_name(index), node) for index, node in enumerate(nodes))
-    client, store = _node(CLIENT_NAME, RawClient(), IPv4Address(0)), StoreChoice(raw.kind.name)
+    client, store = _node(kinds.CLIENT_NAME, RawClient(), IPv4Address(0)), StoreChoice(raw.kind.name)
     config = Config(Path(), "", IPv4Network(0), members, client, raw.settings, None, store)
     try:
         store_of(config).timing(config, star(config).largest_member_rtt())
@@ -303,7 +280,7 @@ def _network_findings(raw: RawConfig, network: IPv4Network) -> Iterator[Finding]
             allowed = f"{network.network_address + 1} to {network.broadcast_address - 1}"
             yield Finding(location, f"is the {ends[ip]} address of {network}", f'"{ip}"', allowed)
     if "ip" not in raw.client.given and raw.free_address(network) is None:
-        yield Finding(("subnet",), "has no address left for the client", f'"{network}"', SUBNET.form)
+        yield Finding(("subnet",), "has no address left for the client", f'"{network}"', kinds.SUBNET.form)
 
 
 def _repeated(found: Sequence[tuple[Location, object]], what: str) -> Iterator[Finding]:

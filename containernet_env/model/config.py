@@ -9,20 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from containernet_env.base.programs import UserProgram
-from containernet_env.model.kinds import (
-    BOOLEAN,
-    MEMBER,
-    PATH,
-    Record,
-    checked,
-    choice,
-    keyed,
-    milliseconds,
-    record,
-    refuse,
-    rule,
-    text_schema,
-)
+from containernet_env.model import kinds
+from containernet_env.model.kinds import Record, keyed, record, refuse, rule
 from containernet_env.model.link import LinkSpec
 
 DEFAULT_PREFIX = "containernet-env/"
@@ -50,9 +38,9 @@ class Endpoint:
 class TlsFiles(Record):
     """The files by which members and client know each other."""
 
-    ca: Path = keyed(PATH, "certificates of the CAs that sign those of the members (PEM)")
-    cert: Path | None = keyed(PATH, "the client's own certificate, where members ask for one (PEM)", default=None)
-    key: Path | None = keyed(PATH, "its private key (PEM)", default=None)
+    ca: Path = keyed(kinds.PATH, "certificates of the CAs that sign those of the members (PEM)")
+    cert: Path | None = keyed(kinds.PATH, "the client's own certificate, where members ask for one (PEM)", default=None)
+    key: Path | None = keyed(kinds.PATH, "its private key (PEM)", default=None)
 
     @rule
     def _certificate_and_key_are_given_together(self) -> None:
@@ -64,15 +52,15 @@ class TlsFiles(Record):
 MAX_PREFIX_BYTES = 200
 
 
-_USER = checked(
+_USER = kinds.checked(
     lambda value: (
         isinstance(value, str) and 1 <= len(value.encode()) <= 256 and ":" not in value and value.isprintable()
     ),
     "is not the name of a user",
     "the name of a user, 1 to 256 bytes without a colon",
-    text_schema("[^:]{1,256}"),
+    kinds.text_schema("[^:]{1,256}"),
 )
-_PREFIX = checked(
+_PREFIX = kinds.checked(
     lambda value: (
         isinstance(value, str)
         and 2 <= len(value.encode()) <= MAX_PREFIX_BYTES
@@ -81,7 +69,7 @@ _PREFIX = checked(
     ),
     "is not a prefix of keys",
     f'text of 2 to {MAX_PREFIX_BYTES} bytes that ends with a slash, such as "{DEFAULT_PREFIX}"',
-    text_schema(".+/"),
+    kinds.text_schema(".+/"),
 )
 
 
@@ -99,7 +87,7 @@ class External(Record):
     )
     user: str | None = keyed(_USER, "the user to log in as", default=None)
     password_file: Path | None = keyed(
-        PATH,
+        kinds.PATH,
         "file with the user's password on its first line (the environment variable BENCHMARK_PASSWORD)",
         default=None,
     )
@@ -107,7 +95,7 @@ class External(Record):
         _PREFIX, "what every key that is written starts with, before the run's id", default=DEFAULT_PREFIX
     )
     http: bool = True
-    token_file: Path | None = keyed(PATH, "of Consul: file with the token (ACLs) on its first line", default=None)
+    token_file: Path | None = keyed(kinds.PATH, "of Consul: file with the token (ACLs) on its first line", default=None)
 
     @property
     def is_known(self) -> bool:
@@ -177,25 +165,25 @@ class EtcdSettings(Record):
     """
 
     heartbeat_ms: int | None = keyed(
-        milliseconds(1, HEARTBEAT_MAX_MS, "100ms"),
+        kinds.milliseconds(1, HEARTBEAT_MAX_MS, "100ms"),
         "etcd's heartbeat (the larger of 100 ms and the largest RTT)",
         "heartbeat_interval",
         default=None,
     )
     election_ms: int | None = keyed(
-        milliseconds(ELECTION_PER_HEARTBEAT, ELECTION_MAX_MS, "1000ms"),
+        kinds.milliseconds(ELECTION_PER_HEARTBEAT, ELECTION_MAX_MS, "1000ms"),
         "etcd's election timeout, at least 5 heartbeats (the larger of 1000 ms and 10 RTTs)",
         "election_timeout",
         default=None,
     )
     data: DataStore = keyed(
-        choice("disk", "tmpfs"), "where members keep their data, on disk or in memory", default="disk"
+        kinds.choice("disk", "tmpfs"), "where members keep their data, on disk or in memory", default="disk"
     )
     leader: str | None = keyed(
-        MEMBER, "the member that is made the leader before each scenario (left to elections)", default=None
+        kinds.MEMBER, "the member that is made the leader before each scenario (left to elections)", default=None
     )
     tls: bool = keyed(
-        BOOLEAN, "whether members and clients speak TLS, with certificates made for the run", default=False
+        kinds.BOOLEAN, "whether members and clients speak TLS, with certificates made for the run", default=False
     )
 
     @rule

@@ -8,22 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args
 
 from containernet_env.base.units import format_duration
-from containernet_env.model.kinds import (
-    BANDWIDTH,
-    BOOLEAN,
-    DELAY,
-    RATIO,
-    Chosen,
-    Record,
-    choice,
-    integer,
-    keyed,
-    positive_duration,
-    record,
-    refuse,
-    rule,
-    rules_of,
-)
+from containernet_env.model import kinds
+from containernet_env.model.kinds import Chosen, Record, keyed, record, refuse, rule, rules_of
 
 FULL_FRAME_BYTES = 1514
 """An Ethernet frame with 1500 bytes of payload as links count it: no checksum, preamble or gap."""
@@ -130,17 +116,21 @@ class Jitter(_Checked):
     correlation of a third, twice as far none; ``None`` is 10 times ``ns``, with ``reorder`` always.
     """
 
-    distribution: Distribution = keyed(choice(*REACH), "how it is drawn (normal: the value is the standard deviation)")
+    distribution: Distribution = keyed(
+        kinds.choice(*REACH), "how it is drawn (normal: the value is the standard deviation)"
+    )
     ns: int = keyed(
-        positive_duration("jitter", '"500us", more than 0'),
+        kinds.positive_duration("jitter", '"500us", more than 0'),
         "size of the jitter, at most the delay, with normal a quarter of it",
         "value",
     )
     reorder: bool = keyed(
-        BOOLEAN, "whether each frame draws a delay of its own, so that frames may overtake each other", default=False
+        kinds.BOOLEAN,
+        "whether each frame draws a delay of its own, so that frames may overtake each other",
+        default=False,
     )
     correlation_ns: int | None = keyed(
-        positive_duration("jitter", f'"10ms", at least {LEAST_CORRELATION} times the value, without reorder'),
+        kinds.positive_duration("jitter", f'"10ms", at least {LEAST_CORRELATION} times the value, without reorder'),
         "how slowly the delay varies (10 times the value)",
         "correlation",
         default=None,
@@ -199,7 +189,7 @@ class IndependentLoss(_Checked):
         return 0.0
 
 
-_TEXT = choice("gilbert-elliott")
+_TEXT = kinds.choice("gilbert-elliott")
 _MODEL = replace(
     _TEXT, parse=lambda value: _TEXT.parse(value).replace("-", "_"), write=lambda model: model.replace("_", "-")
 )
@@ -217,10 +207,10 @@ class GilbertElliottLoss(_Checked):
     model: Literal["gilbert_elliott"] = keyed(
         _MODEL, "model of the losses", required=True, default="gilbert_elliott", init=False
     )
-    good_to_bad_ratio: float = keyed(RATIO, "probability that the state becomes bad after a frame")
-    bad_to_good_ratio: float = keyed(RATIO, "probability that the state becomes good after a frame")
-    good_loss_ratio: float = keyed(RATIO, "probability that a frame is lost in the good state", default=0.0)
-    bad_loss_ratio: float = keyed(RATIO, "probability that a frame is lost in the bad state", default=1.0)
+    good_to_bad_ratio: float = keyed(kinds.RATIO, "probability that the state becomes bad after a frame")
+    bad_to_good_ratio: float = keyed(kinds.RATIO, "probability that the state becomes good after a frame")
+    good_loss_ratio: float = keyed(kinds.RATIO, "probability that a frame is lost in the good state", default=0.0)
+    bad_loss_ratio: float = keyed(kinds.RATIO, "probability that a frame is lost in the bad state", default=1.0)
 
     @property
     def mean_ratio(self) -> float:
@@ -239,9 +229,9 @@ Loss = IndependentLoss | GilbertElliottLoss
 
 
 _INDEPENDENT = replace(
-    RATIO,
-    parse=lambda value: IndependentLoss(RATIO.parse(value)),
-    form=f'{RATIO.form}, or an object with "model": "gilbert-elliott"',
+    kinds.RATIO,
+    parse=lambda value: IndependentLoss(kinds.RATIO.parse(value)),
+    form=f'{kinds.RATIO.form}, or an object with "model": "gilbert-elliott"',
     write=lambda loss: loss.ratio,
 )
 LOSS = Chosen(
@@ -273,26 +263,26 @@ class DirectionSpec(_Checked):
     one of another type.
     """
 
-    delay_ns: int = keyed(DELAY, "one-way delay", "delay", default=0)
+    delay_ns: int = keyed(kinds.DELAY, "one-way delay", "delay", default=0)
     rate_bps: int | None = keyed(
-        BANDWIDTH, "bandwidth of the host's link in Mbit/s, each direction", "bandwidth", default=None
+        kinds.BANDWIDTH, "bandwidth of the host's link in Mbit/s, each direction", "bandwidth", default=None
     )
     queue_frames: int | None = None
     queue_bytes: int | None = None
     jitter: Jitter | None = keyed(Jitter, "how the delay varies", default=None)
     loss: Loss | None = keyed(LOSS, "share of frames that is lost, or an object for losses in bursts", default=None)
     seed: int | None = keyed(
-        integer(0, SEED_MAX), "fixes the random draws (drawn for each run, and recorded)", default=None
+        kinds.integer(0, SEED_MAX), "fixes the random draws (drawn for each run, and recorded)", default=None
     )
     default_queue_frames: int | None = None
     overhead_bytes: int = keyed(
-        integer(0, OVERHEAD_MAX_BYTES),
+        kinds.integer(0, OVERHEAD_MAX_BYTES),
         "bytes that each frame takes at the bandwidth besides its own (24 for preamble, checksum and gap)",
         "overhead",
         default=0,
     )
     uplink: Uplink | None = keyed(
-        choice(*get_args(Uplink)),
+        kinds.choice(*get_args(Uplink)),
         "where the host's frames wait: at the host, as behind a real network card, or in the network",
         default=None,
     )

@@ -10,25 +10,10 @@ from math import ceil
 from typing import Any, Literal, Self
 
 from containernet_env.base.units import format_duration, format_number, parse_duration
-from containernet_env.model import hints
+from containernet_env.model import hints, kinds
 from containernet_env.model import load_contract as contract
 from containernet_env.model.disruption import Disruption
-from containernet_env.model.kinds import (
-    Form,
-    Kind,
-    Listed,
-    Location,
-    Record,
-    Refused,
-    choice,
-    duration,
-    integer,
-    keyed,
-    record,
-    rule,
-    section,
-    text,
-)
+from containernet_env.model.kinds import Form, Kind, Listed, Location, Record, Refused, keyed, record, rule, section
 from containernet_env.model.search import KEY_SPACE, WARMUP_NS, Search
 
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -167,15 +152,15 @@ seconds; a dead one never does, and a run should report that within a minute."""
 LOAD_CLIENTS, LOAD_CONNS = 100, 10
 
 
-KEY_SIZE = integer(1, contract.KEY_SIZE_MAX_BYTES)
-VAL_SIZE = integer(1, contract.VAL_SIZE_MAX_BYTES)
-KEY_COUNT = integer(1, contract.KEY_SPACE_MAX)
+KEY_SIZE = kinds.integer(1, contract.KEY_SIZE_MAX_BYTES)
+VAL_SIZE = kinds.integer(1, contract.VAL_SIZE_MAX_BYTES)
+KEY_COUNT = kinds.integer(1, contract.KEY_SPACE_MAX)
 KEY_TEXT_MAX = 200
 # Part of the names of scenarios, where it must not be a glob, and of a column of the CSV.
 _KEY_PATTERN = f"[0-9A-Za-z/._:-]{{1,{KEY_TEXT_MAX}}}"
 _KEY_FORM = f"1 to {KEY_TEXT_MAX} of 0-9, A-Z, a-z, / . _ : and -"
-KEY_TEXT = text("is not a key or the beginning of one", _KEY_FORM, _KEY_PATTERN)
-_PREFIX = text(
+KEY_TEXT = kinds.text("is not a key or the beginning of one", _KEY_FORM, _KEY_PATTERN)
+_PREFIX = kinds.text(
     "does not keep the data set's keys apart from those that are written",
     f"{_KEY_FORM}, at least one of them / . _ : or -",
     f"(?=.*[/._:-]){_KEY_PATTERN}",  # a character that no generated key has: keys of writes never start with it
@@ -304,9 +289,9 @@ class Load(Record):
     sends it, durations in seconds, and leaves ``None`` out).
     """
 
-    total: int | None = keyed(integer(1, contract.TOTAL_MAX), "number of requests", default=None, request="total")
+    total: int | None = keyed(kinds.integer(1, contract.TOTAL_MAX), "number of requests", default=None, request="total")
     duration_ns: int | None = keyed(
-        duration(LENGTH_MIN_NS, LENGTH_MAX_NS),
+        kinds.duration(LENGTH_MIN_NS, LENGTH_MAX_NS),
         "as many requests as start within this time, in place of total",
         "duration",
         default=None,
@@ -314,27 +299,29 @@ class Load(Record):
     )
     rate: Decimal | None = field(default=None, metadata={"request": "rate"})
     arrival: Arrival = keyed(
-        choice("constant", "poisson"), "evenly spaced requests or Poisson arrivals, with a rate", default="constant"
+        kinds.choice("constant", "poisson"),
+        "evenly spaced requests or Poisson arrivals, with a rate",
+        default="constant",
     )
     clients: int = field(metadata={"request": "clients"})
-    conns: int = keyed(integer(1, contract.CONNS_MAX), "TCP connections that the clients share", request="conns")
+    conns: int = keyed(kinds.integer(1, contract.CONNS_MAX), "TCP connections that the clients share", request="conns")
     warmup: Warmup = keyed(WARMUP, "what runs ahead and is in no figure", default=NO_WARMUP)
     request_timeout_ns: int = keyed(
-        duration(LENGTH_MIN_NS, TIMEOUT_MAX_NS),
+        kinds.duration(LENGTH_MIN_NS, TIMEOUT_MAX_NS),
         "deadline of each request",
         "timeout",
         default=REQUEST_TIMEOUT_NS,
         request="requestTimeout",
     )
     stall_timeout_ns: int | None = keyed(
-        duration(0, STALL_TIMEOUT_MAX_NS),
+        kinds.duration(0, STALL_TIMEOUT_MAX_NS),
         "how long without a success before the scenario is ended",
         "stallTimeout",
         default=None,
         request="stallTimeout",
     )
     seed: int = keyed(
-        integer(0, SEED_MAX), "what schedule, order of keys and kinds of requests are drawn from", default=0
+        kinds.integer(0, SEED_MAX), "what schedule, order of keys and kinds of requests are drawn from", default=0
     )
     search: Search | None = None
 

@@ -10,8 +10,9 @@ from math import ceil, isqrt, log, sqrt
 from typing import Any, Literal
 
 from containernet_env.base.units import format_duration, format_number
+from containernet_env.model import kinds
 from containernet_env.model import load_contract as contract
-from containernet_env.model.kinds import Record, decimal, duration, integer, keyed, record
+from containernet_env.model.kinds import Record, keyed, record
 
 Percentile = Literal["50", "90", "95", "99", "99.9"]
 PERCENTILES: tuple[Percentile, ...] = ("50", "90", "95", "99", "99.9")
@@ -58,24 +59,28 @@ class Search(Record):
 
     objectives: tuple[Objective, ...]
     low: Decimal = keyed(
-        decimal(RATE_MIN, RATE_MAX), "the lowest rate that is probed, in requests/s", "from", default=LOW_PER_S
+        kinds.decimal(RATE_MIN, RATE_MAX), "the lowest rate that is probed, in requests/s", "from", default=LOW_PER_S
     )
     high: Decimal = keyed(
-        decimal(RATE_MIN, RATE_MAX),
+        kinds.decimal(RATE_MIN, RATE_MAX),
         "the highest rate that is probed (the highest that the benchmark server takes)",
         "to",
         default=HIGH_PER_S,
     )
     step_ns: int = keyed(
-        duration(100 * 10**6, 600 * 10**9),
+        kinds.duration(100 * 10**6, 600 * 10**9),
         "how long each probe sends requests, longer where a percentile needs it",
         "step",
         default=STEP_NS,
     )
     within: Decimal = keyed(
-        decimal(Decimal("0.01"), Decimal("0.5")), "how far neighbouring rates are apart, as a ratio", default=WITHIN
+        kinds.decimal(Decimal("0.01"), Decimal("0.5")),
+        "how far neighbouring rates are apart, as a ratio",
+        default=WITHIN,
     )
-    repeats: int = keyed(integer(3, 20), "how many probes have to agree at each end of the interval", default=REPEATS)
+    repeats: int = keyed(
+        kinds.integer(3, 20), "how many probes have to agree at each end of the interval", default=REPEATS
+    )
 
     @property
     def text(self) -> str:
