@@ -9,7 +9,7 @@ import io
 import json
 import struct
 from base64 import b64encode
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from errno import ECONNREFUSED, EPIPE
 from pathlib import Path
@@ -26,6 +26,7 @@ from containernet_env.hosts.http import TcpConnection
 from containernet_env.model.config import Config
 from containernet_env.model.scenario import Keys
 from containernet_env.runs.external_access import cluster_of
+from containernet_env.stores.cluster import MemberPlace
 from containernet_env.stores.external import ExternalCluster, OwnKeys
 
 PREFIX = "containernet-env/abc/"
@@ -169,6 +170,14 @@ class FakeHost:
         if self.log is None:
             raise RunError("the engine ended")
         return self.log
+
+
+def places_of(kind: str, connections: Iterable[Any]) -> list[MemberPlace]:
+    """Of members, each with its connection: they are called by their kind and number."""
+    return [
+        MemberPlace(FakeHost(f"{kind}{number}", number), f"10.0.0.{number}", connection)
+        for number, connection in enumerate(connections, 1)
+    ]
 
 
 # --- HTTP -------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from containernet_env.model.usage import Leadership
 from containernet_env.stores.cluster import MemberPlace, Waits
 from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
 from tests.simulated_time import START_NS, World, simulated
-from tests.unit.fake_servers import FakeHost
+from tests.unit.fake_servers import FakeHost, places_of
 
 
 class FakeMembers:
@@ -66,8 +66,8 @@ def members() -> FakeMembers:
 
 
 def cluster_of(members: FakeMembers, count: int = 3) -> tuple[EtcdCluster, list[FakeHost]]:
-    hosts = [FakeHost(f"etcd{i}", pid=i) for i in range(1, count + 1)]
-    places = [MemberPlace(host, f"10.0.0.{host.pid}", FakeConnection(members, host.pid)) for host in hosts]
+    places = places_of("etcd", (FakeConnection(members, number) for number in range(1, count + 1)))
+    hosts: list[Any] = [place.host for place in places]
     return EtcdCluster([EtcdMember(place) for place in places]), hosts
 
 

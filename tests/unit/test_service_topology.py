@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +9,17 @@ import pytest
 
 from containernet_env.base.errors import ConfigError, RunError
 from containernet_env.base.programs import read_program
-from containernet_env.config.plan import Plan, PlanOptions, config_hash, plan_values
-from containernet_env.config.planning import build_plan
+from containernet_env.config.plan import Plan, config_hash, plan_values
 from containernet_env.config.stores import RawProgram
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import topology_values
 from containernet_env.model.kinds import keys_of
-from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import Leadership
-from containernet_env.results.floor import Floor
 from containernet_env.stores import cluster as members
 from containernet_env.stores.cluster import MemberPlace, Waits, Written
 from tests.simulated_time import simulated
-from tests.unit import fake_servers
-from tests.unit.fake_servers import FakeHost, Network, Service, services
+from tests.unit import fake_servers, store_files
+from tests.unit.fake_servers import Network, Service, places_of, services
 from tests.unit.test_config import config_again
 
 network = fake_servers.network
@@ -37,21 +33,14 @@ STORE = {
     "get": "/v0/entity?id={key}&from=2",
     "success": {"put": 201},
 }
-DELAYS = "1ms", "2ms", "4ms"
 
 
 def topology(folder: Path, store: Any = STORE, **more: Any) -> Path:
-    nodes = [
-        {"ip": f"10.0.0.{number}", "mem": "64m", "cpus": 1, "bandwidth": "unlimited", "link_delay": delay}
-        for number, delay in enumerate(DELAYS, 1)
-    ]
-    path = folder / "topology.json"
-    path.write_text(json.dumps({"store": store, "nodes": nodes, **more}))
-    return path
+    return store_files.topology(folder, store, **more)
 
 
 def planned(folder: Path, **store: Any) -> Plan:
-    return build_plan(load_config(topology(folder, {**STORE, **store})), None, PlanOptions(machine_cores=2))
+    return store_files.planned(folder, {**STORE, **store})
 
 
 def test_what_a_file_says_is_what_is_written_and_what_counts(tmp_path: Path) -> None:
@@ -82,28 +71,16 @@ def test_a_word_alone_is_no_service(tmp_path: Path) -> None:
     assert all(f'"{name}": ' in str(problem.allowed) for name in needed), problem.allowed
 
 
-@pytest.mark.parametrize(("kind", "consistency"), [("write", None), ("read", "l")])
-def test_the_floor_is_the_clients_own_way(tmp_path: Path, kind: Any, consistency: Any) -> None:
-    plan = planned(tmp_path)
-    sizes = {"total": 10, "clients": 1, "conns": 1, "key_size": 8, "val_size": 64, "key_space": 10}
-    scenario = Scenario(name="x", type=kind, target="http2", consistency=consistency, **sizes)  # type: ignore[arg-type]
-    names = ["http1", "http2", "http3"]
-    floor = Floor(plan.store, plan.topology, dict.fromkeys(names, 10**9))
-    assert floor.median_s(scenario, "http1", names) == pytest.approx(0.004, abs=1e-5)
-
-
-def places_of(found: list[Service]) -> list[MemberPlace]:
+def of(found: list[Service]) -> list[MemberPlace]:
     """Each reached as a service on another machine is."""
-    return [
-        MemberPlace(FakeHost(f"http{number}", 1), "10.0.0.1", one.connection) for number, one in enumerate(found, 1)
-    ]
+    return places_of("http", (one.connection for one in found))
 
 
 @simulated()
 def test_members_are_ready_when_each_answers_a_read(network: Network, tmp_path: Path) -> None:
     plan = planned(tmp_path)
     found = services(network, 3)
-    cluster = plan.store.cluster(places_of(found))
+    cluster = plan.store.cluster(of(found))
     assert cluster.leadership() == Leadership("http1", None) and cluster.version() == plan.store.version
     found[0].statuses["GET"] = 500
     assert cluster.leadership() == Leadership("http1", None) and not cluster.answers(0.2)
@@ -122,7 +99,7 @@ def test_a_member_that_is_well_and_reads_nothing_is_not_ready(
 ) -> None:
     monkeypatch.setattr(members.Member, "start", lambda member, deadline: None)
     found = services(network, 2)
-    cluster = planned(tmp_path, health="/status").store.cluster(places_of(found))
+    cluster = planned(tmp_path, health="/status").store.cluster(of(found))
     found[1].refused = "/v0/"
     with pytest.raises(RunError, match="not ready after 3 s: no answer to a read from every member"):
         cluster.waits = Waits(start_s=3.0)
@@ -138,10 +115,10 @@ def test_whether_a_member_is_silent_only_what_it_answers_by_itself_tells(network
     """A read may ask other members: 500 stands for one that waits for those in vain."""
     found = services(network, 2)
     found[0].refused = "/v0/"
-    cluster = planned(tmp_path).store.cluster(places_of(found))
+    cluster = planned(tmp_path).store.cluster(of(found))
     assert cluster.pings() == {} and cluster.leadership() == Leadership("http1", None)
     cluster.close()
-    cluster = planned(tmp_path, health="/status").store.cluster(places_of(found))
+    cluster = planned(tmp_path, health="/status").store.cluster(of(found))
     pings = cluster.pings()
     assert list(pings) == ["http1", "http2"] and pings["http1"].request.startswith(b"GET /status HTTP/1.1\r\n")
     assert cluster.leadership() == Leadership("http1", None) and not cluster.answers(0.2)
@@ -153,7 +130,7 @@ def test_reads_of_many_keys_have_one_limit_together(network: Network, tmp_path: 
     """Else the last one had the whole time for itself."""
     (one,) = services(network, 1)
     one.takes_s = 0.5
-    (member,) = planned(tmp_path).store.cluster(places_of([one])).members
+    (member,) = planned(tmp_path).store.cluster(of([one])).members
     assert len(member.values("k/", ["k/1", "k/2", "k/3"], 2.0)) == 3 and one.connections == 1
     assert list(dict.fromkeys(one.limits_s)) == [2.0, 1.5, 1.0]
     with pytest.raises(RunError, match="4 of 9 keys were read within 2 s"):

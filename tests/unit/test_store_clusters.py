@@ -6,7 +6,6 @@ import base64
 import json
 import re
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,24 +18,18 @@ from containernet_env.base.programs import read_program
 from containernet_env.model.config import StoreChoice
 from containernet_env.model.usage import Leadership
 from containernet_env.stores import consul
-from containernet_env.stores.cluster import LeaderlessCluster, LogPart, MemberPlace, Written, prometheus_samples
+from containernet_env.stores.cluster import LeaderlessCluster, LogPart, Written, prometheus_samples
 from containernet_env.stores.proxied import CetcdMember, ProxiedCluster
 from containernet_env.stores.replicas import Replicas, sources_hash
 from containernet_env.stores.zookeeper.cluster import consistent_read
 from tests.simulated_time import simulated
 from tests.unit import fake_servers
 from tests.unit import test_etcd as etcd
-from tests.unit.fake_servers import ConsulCluster, FakeHost, Network, Scripted, Service, buffer, services
+from tests.unit.fake_servers import ConsulCluster, FakeHost, Network, Scripted, Service, buffer, places_of, services
 from tests.unit.test_zookeeper import CLOSED, SESSION
 
 network = fake_servers.network
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "consul"
-
-
-def places_of(kind: str, connection: Callable[[int], Any]) -> tuple[list[MemberPlace], list[FakeHost]]:
-    """Three members, each with its connection."""
-    hosts = [FakeHost(f"{kind}{number}", number) for number in (1, 2, 3)]
-    return [MemberPlace(host, f"10.0.0.{host.pid}", connection(host.pid)) for host in hosts], hosts
 
 
 # --- Consul -----------------------------------------------------------------------------------------------------------
@@ -44,7 +37,7 @@ def places_of(kind: str, connection: Callable[[int], Any]) -> tuple[list[MemberP
 
 def servers_of(network: Network) -> tuple[consul.ConsulCluster, ConsulCluster]:
     found = ConsulCluster(network, 3)
-    places, _ = places_of("consul", lambda number: found.servers[number - 1].connection)
+    places = places_of("consul", (server.connection for server in found.servers))
     return consul.ConsulCluster([consul.ConsulMember(place) for place in places]), found
 
 
@@ -140,7 +133,8 @@ def replicas_of(
         one.gone = number not in living
         if len(living) < read:
             one.statuses["GET"] = 504
-    places, hosts = places_of("replica", lambda number: found[number - 1].connection)
+    places = places_of("replica", (one.connection for one in found))
+    hosts: list[Any] = [place.host for place in places]
     choice = StoreChoice("replicas", flags=(("ack", ack), ("from", read)))
     return Replicas(choice).cluster(places), hosts, found
 
@@ -208,7 +202,7 @@ class ProxyConnection(etcd.FakeConnection):
 def test_a_cluster_is_ready_once_every_proxy_serves() -> None:
     members, serves = etcd.FakeMembers(), {1, 2}
     members.views = {number: (number, 1, 5) for number in (1, 2, 3)}
-    places, _ = places_of("etcd", lambda number: ProxyConnection(members, number, serves))
+    places = places_of("etcd", (ProxyConnection(members, number, serves) for number in (1, 2, 3)))
     program = read_program(Path("/bin/true"))
     cluster = ProxiedCluster([CetcdMember(place) for place in places], program)
     assert cluster.endpoints["etcd3"] == "10.0.0.3:8500" and cluster.leadership() == Leadership("etcd1", 5)

@@ -19,6 +19,7 @@ from tests.unit.store_files import planned, scenario
 EQUAL, NEAR_AND_FAR = (3, 3, 3), (1, 2, 4)
 WAL = {"kind": "consul", "flags": {"raft_logstore": "wal"}}
 PROXIED = {"kind": "zetcd", "binary": "/bin/true"}
+SERVICE = {"kind": "http", "binary": "/bin/true", "port": 80, "put": "/{key}", "get": "/{key}"}
 
 
 def replicas(quorum: int) -> dict[str, Any]:
@@ -65,6 +66,9 @@ def replicas(quorum: int) -> dict[str, Any]:
         (replicas(2), NEAR_AND_FAR, (1, 2, 3), "read l", 1, 2 + 6),
         (replicas(2), NEAR_AND_FAR, (1, 2, 3), "read l", 2, 4 + 12),
         (replicas(3), NEAR_AND_FAR, (1, 2, 3), "read l", 3, 8 + 12),
+        # Of a service only the client's own way is known.
+        (SERVICE, NEAR_AND_FAR, (9e3,) * 3, "write", 2, 4),
+        (SERVICE, NEAR_AND_FAR, (9e3,) * 3, "read l", 2, 4),
         # Of a proxy it is etcd's.
         (PROXIED, NEAR_AND_FAR, (1, 2, 3), "write", 1, 2 + 6 + 2),
         (PROXIED, NEAR_AND_FAR, (1, 2, 3), "read l", 1, 2 + 6),
