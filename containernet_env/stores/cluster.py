@@ -168,7 +168,8 @@ class Member(ABC):
     ``client_port`` is where members serve clients, and ``ping_request`` a request that this port answers with any
     bytes, whatever other members do. ``log_form``: the lines of its log, ``None`` if it counts and warns of nothing.
     ``metrics``: the port and the path of its counters in Prometheus' form, and with what the names of those that are
-    kept begin. ``serves_late``: it may know a leader before it serves reads.
+    kept begin. ``serves_late``: it may know a leader before it serves reads. All keys that are read begin with
+    ``prefix``, if there is one.
     """
 
     client_port: int
@@ -177,8 +178,9 @@ class Member(ABC):
     metrics: ClassVar[tuple[int, str, tuple[str, ...]] | None] = None
     serves_late: ClassVar[bool] = False
 
-    def __init__(self, place: MemberPlace) -> None:
+    def __init__(self, place: MemberPlace, prefix: str = "") -> None:
         self.place = place
+        self.prefix = prefix
         self.host = place.host
         self.name = place.host.name
         self.connection = place.connection

@@ -176,6 +176,8 @@ SELF = "/v1/agent/self"
 _PEERS = "/v1/status/peers"
 # All keys with one prefix, and their values. Consul ignores the values of parameters, and cetcd requires some.
 _KEYS = "/v1/kv/{}?recurse=true&consistent=true"
+# A key that no load writes.
+_PROBE_KEY = "containernet-env/probe"
 _MOVE_LEADER = "/v1/operator/raft/transfer-leader?id="
 
 
@@ -218,7 +220,7 @@ def values(connection: Connection, prefix: str, keys: Collection[str], timeout_s
 
 
 class ConsulMember(cluster.Member):
-    """One server agent and the host it runs on; ``probe_key`` is a key that no load writes."""
+    """One server agent and the host it runs on."""
 
     client_port = HTTP_PORT
     # Answered by the agent from memory: no quorum, no disk.
@@ -227,10 +229,6 @@ class ConsulMember(cluster.Member):
     metrics = (HTTP_PORT, "/v1/agent/metrics?format=prometheus", (_LOG_WRITES_COUNT, _LOG_WRITES_MS))
     # Raft may know a leader that the gossip between servers has not found yet.
     serves_late = True
-
-    def __init__(self, place: cluster.MemberPlace, probe_key: str = "containernet-env/probe") -> None:
-        super().__init__(place)
-        self._probe = f"/v1/kv/{quote(probe_key)}?consistent"
 
     def status(self, timeout_s: float = ASK_S) -> MemberStatus:
         answer = self.connection.request_json(HTTP_PORT, "GET", SELF, timeout_s=timeout_s)
@@ -244,7 +242,7 @@ class ConsulMember(cluster.Member):
         return self.connection.request_json(HTTP_PORT, "GET", _PEERS, timeout_s=ASK_S) or []
 
     def read(self, timeout_s: float) -> None:
-        get(self.connection, self._probe, timeout_s)
+        get(self.connection, f"/v1/kv/{quote(self.prefix or _PROBE_KEY)}?consistent", timeout_s)
 
     def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
         return values(self.connection, prefix, keys, timeout_s)
@@ -286,11 +284,10 @@ class ExternalConsul(external.ExternalCluster[ConsulMember], ConsulCluster):
     Consul has no name for a cluster; servers of one name the same servers.
     """
 
+    member = ConsulMember
+
     def _access(self, connection: external.ExternalConnection) -> Connection:
         return connection.with_headers({} if self._login is None else {"X-Consul-Token": self._login.password})
-
-    def _member_at(self, place: cluster.MemberPlace) -> ConsulMember:
-        return ConsulMember(place, self._own.prefix)
 
     def _look_at(
         self, member: ConsulMember, look: external.MemberLook, connection: external.ExternalConnection, timeout_s: float

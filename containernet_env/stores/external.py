@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from containernet_env.base.errors import RunError
 from containernet_env.base.http import Connection, HttpError, NoAnswerError
@@ -157,6 +157,9 @@ class ClusterLook:
 class ExternalCluster(Cluster[M], ABC, Generic[M]):
     """An external cluster and the keys under one prefix; no other keys are read or written."""
 
+    member: ClassVar[type[Any]]
+    """The class of its members."""
+
     def __init__(
         self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
     ) -> None:
@@ -177,9 +180,9 @@ class ExternalCluster(Cluster[M], ABC, Generic[M]):
         """The connection of a member, with the login, if there is one."""
         return connection
 
-    @abstractmethod
     def _member_at(self, place: MemberPlace) -> M:
-        """The member at one endpoint."""
+        made: M = self.member(place, self._own.prefix)
+        return made
 
     @abstractmethod
     def _look_at(self, member: M, look: MemberLook, connection: ExternalConnection, timeout_s: float) -> MemberLook:
@@ -192,9 +195,9 @@ class ExternalCluster(Cluster[M], ABC, Generic[M]):
     def _judge(self, found: ClusterLook, timeout_s: float) -> ClusterLook:
         """``found`` with everything that the members' answers show together. Writes and raises nothing."""
 
-    @abstractmethod
     def _other(self, error: HttpError) -> str:
         """The fault of an endpoint that gives such an answer."""
+        return str(error)
 
     def look(self, timeout_s: float) -> ClusterLook:
         """Inspect it; writes nothing, and raises nothing."""

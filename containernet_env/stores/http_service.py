@@ -58,7 +58,7 @@ class ServiceMember(cluster.Member):
     """
 
     def __init__(self, place: MemberPlace, service: HttpService, prefix: str = "", version: str = "") -> None:
-        super().__init__(place)
+        super().__init__(place, prefix)
         self.service = service
         self.client_port = service.port
         self.version = version

@@ -173,7 +173,7 @@ def span(prefix: str) -> dict[str, Any]:
 # --- members ----------------------------------------------------------------------------------------------------------
 
 # A key under which nothing is ever written: the linearizable read that proves a quorum answers.
-PROBE_KEY = base64.b64encode(b"\x00containernet-env").decode()
+_PROBE_KEY = "\0containernet-env"
 # The query of a member to its peers before it joins them (server/etcdserver, cluster_util.go).
 _MEMBERS = "/members"
 # For so long the others wait for the first one, and a round trip for each: 49 peers on links of 100 ms both ways have
@@ -197,18 +197,13 @@ def status_of(answer: Any) -> MemberStatus:
 
 
 class EtcdMember(cluster.Member):
-    """One etcd member and the host it runs on; ``probe_key``, in base64, is one that no load writes."""
+    """One etcd member and the host it runs on."""
 
     client_port = CLIENT_PORT
     # Answered by the member from memory (server/etcdserver/api/etcdhttp/version.go): no quorum, no disk.
     ping_request = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
     log_form: ClassVar[LogForm] = LOG
     metrics = (CLIENT_PORT, "/metrics", METRICS)
-
-    def __init__(self, place: cluster.MemberPlace, probe_key: str = PROBE_KEY) -> None:
-        super().__init__(place)
-        self.probe_key = probe_key
-        self.peer_url = f"http://{place.ip}:{PEER_PORT}"
 
     def status(self, timeout_s: float = ASK_S) -> MemberStatus:
         answer = self.connection.request_json(CLIENT_PORT, "POST", _STATUS, {}, timeout_s=timeout_s)
@@ -218,7 +213,9 @@ class EtcdMember(cluster.Member):
             raise RunError(f"{self.name} does not say who leads: is it a member of etcd?") from error
 
     def read(self, timeout_s: float) -> None:
-        self.connection.request_json(CLIENT_PORT, "POST", _RANGE, {"key": self.probe_key}, timeout_s=timeout_s)
+        self.connection.request_json(
+            CLIENT_PORT, "POST", _RANGE, {"key": _text64(self.prefix or _PROBE_KEY)}, timeout_s=timeout_s
+        )
 
     def hand_over(self, member_id: str, timeout_s: float) -> None:
         self.connection.request_json(
@@ -261,7 +258,7 @@ class EtcdCluster(cluster.Cluster[EtcdMember]):
         # A member that starts queries its peers in the order of their URLs for the members, until one answers, and
         # waits a second for each that listens and does not answer yet. So the first in that order starts before the
         # others: those that it queries refuse at once, and it answers all of them.
-        first, *others = sorted(self.members, key=lambda member: member.peer_url)
+        first, *others = sorted(self.members, key=lambda member: f"{member.place.ip}:{PEER_PORT}")
         first.start(deadline)
         if others:
             first_s = _FIRST_TIMEOUT_S + len(others) * self.waits.rtt_s
@@ -369,11 +366,10 @@ class LoggedIn:
 class ExternalEtcd(external.ExternalCluster[EtcdMember], EtcdCluster):
     """An external etcd cluster; see ``ExternalCluster``."""
 
+    member = EtcdMember
+
     def _access(self, connection: external.ExternalConnection) -> LoggedIn:
         return LoggedIn(connection, self._login)
-
-    def _member_at(self, place: cluster.MemberPlace) -> EtcdMember:
-        return EtcdMember(place, _text64(self._own.prefix))
 
     def _look_at(
         self, member: EtcdMember, look: external.MemberLook, connection: external.ExternalConnection, timeout_s: float

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal, TypeVar
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.base.http import Connection, HttpError, NoAnswerError
+from containernet_env.base.http import Connection, NoAnswerError
 from containernet_env.base.programs import one_line
 from containernet_env.model.usage import Leadership, MemberActivity
 from containernet_env.stores import cluster, external
@@ -360,15 +360,11 @@ _FOLLOWS = ""
 
 
 class ZooKeeperMember(cluster.Member):
-    """One ZooKeeper member and the host it runs on; keys are below the znode ``chroot``."""
+    """One ZooKeeper member and the host it runs on."""
 
     client_port = CLIENT_PORT
     ping_request = PING
     log_form: ClassVar[LogForm] = LOG
-
-    def __init__(self, place: cluster.MemberPlace, chroot: str = "") -> None:
-        super().__init__(place)
-        self.chroot = chroot
 
     def state(self, timeout_s: float = ASK_S) -> MemberState:
         """Its own state. Raises RunError if it does not answer, or has found no quorum."""
@@ -393,7 +389,7 @@ class ZooKeeperMember(cluster.Member):
         consistent_read(self.connection, timeout_s)
 
     def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
-        return values(self.connection, keys, timeout_s, self.chroot)
+        return values(self.connection, keys, timeout_s, chroot_of(self.prefix))
 
     def followers_in_sync(self, timeout_s: float = ASK_S) -> int:
         """How many followers of this member, which leads, have all that it has. Raises RunError."""
@@ -469,8 +465,8 @@ _TEXT = 120
 
 
 def chroot_of(prefix: str) -> str:
-    """The znode below which keys with a prefix are."""
-    return "/" + prefix.removesuffix("/")
+    """The znode below which keys with a prefix are; empty for the root."""
+    return f"/{prefix.removesuffix('/')}" if prefix else ""
 
 
 def _above(chroot: str) -> list[str]:
@@ -485,15 +481,11 @@ class ExternalZooKeeper(external.ExternalCluster[ZooKeeperMember], ZooKeeperClus
     ZooKeeper has no name for a cluster; members of one have the same configuration.
     """
 
+    member = ZooKeeperMember
+
     @property
     def _chroot(self) -> str:
         return chroot_of(self._own.prefix)
-
-    def _member_at(self, place: cluster.MemberPlace) -> ZooKeeperMember:
-        return ZooKeeperMember(place, self._chroot)
-
-    def _other(self, error: HttpError) -> str:
-        return str(error)  # it speaks no HTTP
 
     def _is_refusal(self, error: RunError) -> bool:
         return isinstance(error, ZnodeError)
