@@ -36,7 +36,7 @@ POLL_S = 0.05
 _GATE_S = 20.0
 # How long a member takes to answer, beside the network. A leader that hands over answers when the other one leads; one
 # that takes longer is queried again later.
-ASK_S = 2.0
+QUERY_S = 2.0
 # Queries are repeated for this long, beside the network, if a member does not answer (HTTP 503, a lost connection) or
 # knows no leader.
 PATIENCE_S = 5.0
@@ -204,7 +204,7 @@ class Member(ABC):
         return programs.last_words(log, killed) if cls.log_form is None else cls.log_form.last_words(log, killed)
 
     @abstractmethod
-    def status(self, timeout_s: float = ASK_S) -> MemberStatus:
+    def status(self, timeout_s: float = QUERY_S) -> MemberStatus:
         """Query this member's state. Raises RunError if it does not answer."""
 
     @abstractmethod
@@ -466,9 +466,9 @@ class Cluster(Generic[M]):
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     @property
-    def ask_s(self) -> float:
+    def query_s(self) -> float:
         """How long a member may take to answer a query that others may have to answer first."""
-        return ASK_S + self.waits.request_s
+        return QUERY_S + self.waits.request_s
 
     @property
     def patience_s(self) -> float:
@@ -528,15 +528,15 @@ class Cluster(Generic[M]):
         ``starting``: raises RunError if this process lacks the resources to query, which is no member's silence.
         """
 
-        def ask(member: M) -> MemberStatus | None:
+        def query(member: M) -> MemberStatus | None:
             try:
-                return member.status(self.ask_s)
+                return member.status(self.query_s)
             except RunError as error:
                 if starting and (lacking := shortage(error)) is not None:
                     raise lacking from error
                 return None
 
-        return dict(zip(self.members, self._pool.map(ask, self.members), strict=True))
+        return dict(zip(self.members, self._pool.map(query, self.members), strict=True))
 
     def leadership(self) -> Leadership | None:
         """The leader according to at least a quorum; ``None`` if there is none."""
@@ -577,7 +577,7 @@ class Cluster(Generic[M]):
         member = self._member(place.host.name)
         member.move(place)
         member.start(clock.monotonic() + _GATE_S)
-        while not member.knows_a_leader(self.ask_s):
+        while not member.knows_a_leader(self.query_s):
             reason = broken() or member.host.ending(member.last_words)
             if reason is not None:
                 raise RunError(f"{member.name} did not rejoin: {reason}")
@@ -610,7 +610,7 @@ class Cluster(Generic[M]):
                     if (status := statuses[wanted]) is None:
                         raise RunError(f"{name} does not answer")
                     member_id = status.node_id or status.member_id
-                    self._member(found.leader).hand_over(member_id, min(left, self.ask_s))
+                    self._member(found.leader).hand_over(member_id, min(left, self.query_s))
                     continue
                 except RunError as error:
                     problem = f"{found.leader} did not hand over: {error}"
@@ -750,4 +750,4 @@ class LeaderlessCluster(Cluster[M], Generic[M]):
 
     def _is_ready(self, statuses: Mapping[M, MemberStatus | None]) -> bool:
         # Each may answer by itself before it reaches the others.
-        return self.answers(self.ask_s)
+        return self.answers(self.query_s)

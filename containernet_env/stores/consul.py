@@ -22,7 +22,7 @@ from containernet_env.model.scenario import ALPHABET, Keys, Scenario
 from containernet_env.model.topology import RttExpectation
 from containernet_env.model.usage import MemberActivity
 from containernet_env.stores import cluster, external, store
-from containernet_env.stores.cluster import ASK_S, Cluster, Counters, LogForm, LogPart, MemberStatus, Written
+from containernet_env.stores.cluster import QUERY_S, Cluster, Counters, LogForm, LogPart, MemberStatus, Written
 from containernet_env.stores.floor import Request, key_bytes
 from containernet_env.stores.store import Flag, MemberStart, Timing
 
@@ -230,7 +230,7 @@ class ConsulMember(cluster.Member):
     # Raft may know a leader that the gossip between servers has not found yet.
     serves_late = True
 
-    def status(self, timeout_s: float = ASK_S) -> MemberStatus:
+    def status(self, timeout_s: float = QUERY_S) -> MemberStatus:
         answer = self.connection.request_json(HTTP_PORT, "GET", SELF, timeout_s=timeout_s)
         try:
             return status_of(answer)
@@ -239,7 +239,7 @@ class ConsulMember(cluster.Member):
 
     def peers(self) -> list[str]:
         """The addresses of the servers that this one knows, itself among them. Raises RunError."""
-        return self.connection.request_json(HTTP_PORT, "GET", _PEERS, timeout_s=ASK_S) or []
+        return self.connection.request_json(HTTP_PORT, "GET", _PEERS, timeout_s=QUERY_S) or []
 
     def read(self, timeout_s: float) -> None:
         get(self.connection, f"/v1/kv/{quote(self.prefix or _PROBE_KEY)}?consistent", timeout_s)
@@ -266,7 +266,7 @@ class ConsulCluster(Cluster[ConsulMember]):
             known = list(self._pool.map(ConsulMember.peers, self.members))
         except RunError:
             return False
-        return all(len(servers) == len(self.members) for servers in known) and self.answers(self.ask_s)
+        return all(len(servers) == len(self.members) for servers in known) and self.answers(self.query_s)
 
 
 # --- external clusters ------------------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ class ExternalConsul(external.ExternalCluster[ConsulMember], ConsulCluster):
 
         for method in ("PUT", "DELETE"):
             try:
-                done = self._ask(method, path)
+                done = self._request(method, path)
             except HttpError as error:
                 if error.status == 403:
                     return f"it {self._refused(error)}"
@@ -356,7 +356,7 @@ class ExternalConsul(external.ExternalCluster[ConsulMember], ConsulCluster):
             for first in range(0, len(names), _BATCH_KEYS):
                 batch = names[first : first + _BATCH_KEYS]
                 verbs = [{"KV": {"Verb": "delete", "Key": name}} for name in batch]
-                persistently(partial(self._ask, "PUT", "/v1/txn", verbs), cluster.PATIENCE_S)
+                persistently(partial(self._request, "PUT", "/v1/txn", verbs), cluster.PATIENCE_S)
                 removed += len(batch)
                 checked(removed)
         return removed

@@ -241,13 +241,13 @@ class ExternalCluster(Cluster[M], ABC, Generic[M]):
         """Whether another member would give the same answer."""
         return isinstance(error, HttpError) and error.status < 500
 
-    def _ask(self, method: str, path: str, body: Any = None, timeout_s: float = REQUEST_S) -> Any:
+    def _request(self, method: str, path: str, body: Any = None, timeout_s: float = REQUEST_S) -> Any:
         """The answer to an HTTP request ``_at_one`` of the members. Raises RunError."""
 
-        def ask(member: M) -> Any:
+        def query(member: M) -> Any:
             return member.connection.request_json(member.client_port, method, path, body, timeout_s=timeout_s)
 
-        return self._at_one(ask)
+        return self._at_one(query)
 
     def _lacking(self, has_key: Callable[[M], bool]) -> str | None:
         """Why a key that is at the first member is not at another one, or cannot be read; ``None`` if all have it."""

@@ -15,7 +15,7 @@ from containernet_env.base.http import HttpError, KeptConnection, NoAnswerError
 from containernet_env.base.work import persistently, side_by_side
 from containernet_env.model.config import Config, HttpService, Node
 from containernet_env.stores import cluster, external, store
-from containernet_env.stores.cluster import ASK_S, LeaderlessCluster, MemberPlace, MemberStatus, Written
+from containernet_env.stores.cluster import QUERY_S, LeaderlessCluster, MemberPlace, MemberStatus, Written
 from containernet_env.stores.floor import Request, key_bytes
 from containernet_env.stores.store import MemberStart, Timing
 
@@ -77,7 +77,7 @@ class ServiceMember(cluster.Member):
         """A connection for several requests, which is opened by the first one."""
         return KeptConnection(lambda: self.connection.open(self.client_port, timeout_s=timeout_s), self.endpoint)
 
-    def status(self, timeout_s: float = ASK_S) -> MemberStatus:
+    def status(self, timeout_s: float = QUERY_S) -> MemberStatus:
         # It follows no other. Any answer will do where a request is known that it answers by itself.
         if (health := self.service.health) is None:
             self.read(timeout_s)

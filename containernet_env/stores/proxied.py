@@ -89,7 +89,7 @@ class ProxiedCluster(EtcdCluster):
 
     def _is_ready(self, statuses: Mapping[EtcdMember, MemberStatus | None]) -> bool:
         # Every proxy carries out a consistent read.
-        return self.answers(self.ask_s)
+        return self.answers(self.query_s)
 
     def version(self) -> str:
         return version_of(super().version(), self._binary)

@@ -125,7 +125,7 @@ def zookeeper(_folder: Path) -> Iterator[Cluster]:
 
     def mode(port: int) -> str:
         try:
-            return znodes.parse_srvr(znodes.ask(TcpConnection("127.0.0.1", port), "srvr", HANG_S)).mode
+            return znodes.parse_srvr(znodes.query(TcpConnection("127.0.0.1", port), "srvr", HANG_S)).mode
         except RunError:
             return ""
 

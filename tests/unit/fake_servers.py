@@ -1,6 +1,6 @@
 """Servers of stores in this process and the network to them: what a client sends is answered at once, by no socket.
 
-``network`` is a fixture: while it is there, what connects to a machine by TCP (``hosts.tcp_http``) meets its servers.
+``network`` is a fixture: while it is there, what connects to a machine by TCP (``hosts.http``) meets its servers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Talk = Generator[bytes, bytes, bytes]
 
 
 class Server:
-    """A server at one address; also a connection to it (``stores.cluster.Connection``).
+    """A server at one address; also a connection to it (``base.http.Connection``).
 
     ``gone``: nothing listens there; ``silent``: connections stand, and nothing is answered. ``connections`` counts.
     """

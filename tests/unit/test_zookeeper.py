@@ -15,11 +15,11 @@ from containernet_env.stores.cluster import LogPart, MemberPlace, MemberStatus, 
 from containernet_env.stores.zookeeper.cluster import (
     ZooKeeperCluster,
     ZooKeeperMember,
-    ask,
     consistent_read,
     parse_mntr,
     parse_srvr,
     path_of,
+    query,
     values,
 )
 from tests.simulated_time import World, simulated
@@ -219,9 +219,9 @@ def test_a_silent_member_is_given_up(world: World) -> None:
     with pytest.raises(RunError, match="a session of ZooKeeper failed: timed out"):
         consistent_read(Scripted((1000, b"")), 5.0)
     with pytest.raises(RunError, match="ruok: timed out"):
-        ask(Scripted((1000, b"")), "ruok", 2.0)
+        query(Scripted((1000, b"")), "ruok", 2.0)
     assert world.now_ns - began_ns == 7 * 10**9
 
 
 def test_a_word_is_answered_by_all_until_the_connection_ends() -> None:
-    assert ask(Scripted((2, b"im"), (2, b"ok")), "ruok", 5.0) == "imok"
+    assert query(Scripted((2, b"im"), (2, b"ok")), "ruok", 5.0) == "imok"

@@ -23,7 +23,16 @@ from containernet_env.base.work import persistently
 from containernet_env.model.backends import ProfileKind
 from containernet_env.model.usage import Durations, MemberActivity
 from containernet_env.stores import cluster, external
-from containernet_env.stores.cluster import ASK_S, POLL_S, Counters, LogForm, LogPart, MemberStatus, OwnHistory, Written
+from containernet_env.stores.cluster import (
+    POLL_S,
+    QUERY_S,
+    Counters,
+    LogForm,
+    LogPart,
+    MemberStatus,
+    OwnHistory,
+    Written,
+)
 from containernet_env.stores.profiling import Profiling
 
 CLIENT_PORT, PEER_PORT = 2379, 2380
@@ -205,7 +214,7 @@ class EtcdMember(cluster.Member):
     log_form: ClassVar[LogForm] = LOG
     metrics = (CLIENT_PORT, "/metrics", METRICS)
 
-    def status(self, timeout_s: float = ASK_S) -> MemberStatus:
+    def status(self, timeout_s: float = QUERY_S) -> MemberStatus:
         answer = self.connection.request_json(CLIENT_PORT, "POST", _STATUS, {}, timeout_s=timeout_s)
         try:
             return status_of(answer)
@@ -224,7 +233,7 @@ class EtcdMember(cluster.Member):
 
     def has_started(self) -> bool:
         # It serves clients once it has registered with a leader, and peers before.
-        return self.serves_peers(ASK_S)
+        return self.serves_peers(QUERY_S)
 
     def serves_peers(self, timeout_s: float) -> bool:
         """Whether this member answers its peers' query for the members."""
@@ -276,7 +285,7 @@ class EtcdCluster(cluster.Cluster[EtcdMember]):
         return None if found is None else Profiling(found.connection, CLIENT_PORT, kinds)
 
     def revision(self) -> int:
-        timeout_s = self.ask_s + HISTORY_S
+        timeout_s = self.query_s + HISTORY_S
         return persistently(lambda: revision(self._answering().connection, timeout_s=timeout_s), self.patience_s)
 
     def written(self, prefix: str, since: int, keys: Collection[str], timeout_s: float) -> OwnHistory:
@@ -425,7 +434,7 @@ class ExternalEtcd(external.ExternalCluster[EtcdMember], EtcdCluster):
     def _listed(self, timeout_s: float) -> list[dict[str, Any]]:
         """The members that the cluster has itself; none where no member answers."""
         try:
-            answer = self._ask("POST", _LIST, {"linearizable": False}, timeout_s)
+            answer = self._request("POST", _LIST, {"linearizable": False}, timeout_s)
             return [member for member in answer["members"] if "ID" in member]
         except (RunError, KeyError, TypeError):
             return []
@@ -454,7 +463,7 @@ class ExternalEtcd(external.ExternalCluster[EtcdMember], EtcdCluster):
         attempts = {"write": [put], "remove": [{"request_delete_range": keys}, {"request_range": keys}]}
         for verb, operations in attempts.items():
             try:
-                self._ask("POST", _TXN, {"compare": [never], "success": operations})
+                self._request("POST", _TXN, {"compare": [never], "success": operations})
             except RunError as error:
                 if _DENIED in str(error):
                     return f"{self._user} may not {verb} keys under {prefix}: permission denied"
@@ -470,7 +479,7 @@ class ExternalEtcd(external.ExternalCluster[EtcdMember], EtcdCluster):
             first, last = found[0]["key"], base64.b64decode(found[-1]["key"])
             batch = {"key": first, "range_end": base64.b64encode(last + b"\0").decode()}
             removed += int(
-                persistently(partial(self._ask, "POST", _DELETE, batch), cluster.PATIENCE_S).get("deleted", 0)
+                persistently(partial(self._request, "POST", _DELETE, batch), cluster.PATIENCE_S).get("deleted", 0)
             )
             checked(removed)
         return removed
@@ -484,7 +493,7 @@ class ExternalEtcd(external.ExternalCluster[EtcdMember], EtcdCluster):
         return OwnHistory(events(connection, prefix, since, timeout_s, connection.headers))
 
     def _range(self, more: dict[str, Any]) -> Any:
-        return self._ask("POST", _RANGE, {**span(self._own.prefix), **more})
+        return self._request("POST", _RANGE, {**span(self._own.prefix), **more})
 
 
 def _text64(text: str) -> str:

@@ -21,7 +21,7 @@ from containernet_env.base.http import Connection, NoAnswerError
 from containernet_env.base.programs import one_line
 from containernet_env.model.usage import Leadership, MemberActivity
 from containernet_env.stores import cluster, external
-from containernet_env.stores.cluster import ASK_S, Counters, LogForm, LogPart, MemberStatus, Written
+from containernet_env.stores.cluster import QUERY_S, Counters, LogForm, LogPart, MemberStatus, Written
 
 T = TypeVar("T")
 CLIENT_PORT = 2181
@@ -50,7 +50,7 @@ class MemberState:
         return self.zxid >> 32
 
 
-def ask(connection: Connection, word: str, timeout_s: float) -> str:
+def query(connection: Connection, word: str, timeout_s: float) -> str:
     """The whole answer of a member, after which it closes the connection. Raises ``RunError`` if there is none."""
     deadline, answer = clock.monotonic() + timeout_s, b""
     try:
@@ -192,7 +192,7 @@ class Session:
         """The number of the member (SessionTrackerImpl.initializeNextSessionId), 0 of one that is alone."""
         return int(self.id >> 56)
 
-    def ask(self, operation: int, body: bytes = b"") -> tuple[int, bytes]:
+    def request(self, operation: int, body: bytes = b"") -> tuple[int, bytes]:
         """The answer's error, and the part after its header."""
         self._request(operation, body)
         return self._answer()
@@ -320,7 +320,7 @@ def synced(connection: Connection, timeout_s: float) -> Iterator[Session]:
     try:
         with connection.open(CLIENT_PORT, timeout_s=timeout_s) as made:
             session = Session(made, deadline)
-            code, _ = session.ask(_SYNC, _text("/"))
+            code, _ = session.request(_SYNC, _text("/"))
             # A proxy that carries out a sync as a read has no node for the root (zetcd); ZooKeeper ignores the path.
             if code not in (0, NO_NODE):
                 raise RunError(f"sync failed with error {code}")
@@ -328,9 +328,9 @@ def synced(connection: Connection, timeout_s: float) -> Iterator[Session]:
                 yield session
             except ZnodeError:
                 with suppress(OSError, RunError):  # the first error is the one to report
-                    session.ask(_CLOSE)
+                    session.request(_CLOSE)
                 raise
-            session.ask(_CLOSE)
+            session.request(_CLOSE)
     except OSError as error:
         raise RunError(f"a session of ZooKeeper failed: {error}") from error
 
@@ -366,11 +366,11 @@ class ZooKeeperMember(cluster.Member):
     ping_request = PING
     log_form: ClassVar[LogForm] = LOG
 
-    def state(self, timeout_s: float = ASK_S) -> MemberState:
+    def state(self, timeout_s: float = QUERY_S) -> MemberState:
         """Its own state. Raises RunError if it does not answer, or has found no quorum."""
-        return parse_srvr(ask(self.connection, "srvr", timeout_s))
+        return parse_srvr(query(self.connection, "srvr", timeout_s))
 
-    def status(self, timeout_s: float = ASK_S) -> MemberStatus:
+    def status(self, timeout_s: float = QUERY_S) -> MemberStatus:
         return self.status_of(self.state(timeout_s))
 
     def status_of(self, state: MemberState) -> MemberStatus:
@@ -381,7 +381,7 @@ class ZooKeeperMember(cluster.Member):
     def has_started(self) -> bool:
         # A member without a leader answers this query, too.
         try:
-            return bool(ask(self.connection, PING.decode(), ASK_S))
+            return bool(query(self.connection, PING.decode(), QUERY_S))
         except RunError:
             return False
 
@@ -391,12 +391,12 @@ class ZooKeeperMember(cluster.Member):
     def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
         return values(self.connection, keys, timeout_s, chroot_of(self.prefix))
 
-    def followers_in_sync(self, timeout_s: float = ASK_S) -> int:
+    def followers_in_sync(self, timeout_s: float = QUERY_S) -> int:
         """How many followers of this member, which leads, have all that it has. Raises RunError."""
-        return int(parse_mntr(ask(self.connection, "mntr", timeout_s)).get("synced_followers", 0))
+        return int(parse_mntr(query(self.connection, "mntr", timeout_s)).get("synced_followers", 0))
 
     def counters(self, timeout_s: float) -> Counters:
-        if not (found := parse_mntr(ask(self.connection, "mntr", timeout_s))):
+        if not (found := parse_mntr(query(self.connection, "mntr", timeout_s))):
             raise RunError(f"{self.name} serves no requests")
         return found
 
