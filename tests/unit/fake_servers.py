@@ -198,7 +198,7 @@ class HttpServer(Server):
     def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         raise NotImplementedError
 
-    def asked(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
+    def answered(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         """One request, which is kept."""
         request = f"{method} {target}"
         self.requests.append(request)
@@ -217,7 +217,7 @@ class HttpServer(Server):
             size, answer = int(headers.get("Content-Length", 0)), b""
             if whole and len(rest) >= size:
                 method, target, _ = first.split(" ")
-                status, data = self.asked(method, target, headers, rest[:size])
+                status, data = self.answered(method, target, headers, rest[:size])
                 held = rest[size:]
                 answer = f"HTTP/1.1 {status} -\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data
 

@@ -95,7 +95,7 @@ def test_the_leader_is_who_a_quorum_names_in_the_newest_term(
 
 
 @simulated()
-def test_leadership_is_handed_over_by_the_leader_which_is_asked_until_the_deadline(members: FakeMembers) -> None:
+def test_leadership_is_handed_over_by_the_leader_which_is_queried_until_the_deadline(members: FakeMembers) -> None:
     cluster, _ = cluster_of(members)
     members.views = {i: (100 + i, 101, 2) for i in (1, 2, 3)}
     assert cluster.move_leader("etcd1", timeout_s=5) == Leadership("etcd1", 2)
@@ -141,7 +141,7 @@ def test_a_death_says_who_how_and_why(members: FakeMembers) -> None:
 
 
 @simulated()
-def test_the_cluster_answers_only_if_every_living_member_does_and_is_not_asked_without_a_quorum(
+def test_the_cluster_answers_only_if_every_living_member_does_and_is_not_queried_without_a_quorum(
     members: FakeMembers, world: World
 ) -> None:
     cluster, hosts = cluster_of(members)
@@ -177,7 +177,7 @@ def test_a_member_that_dies_at_start_or_is_silent_is_the_reason_why_a_cluster_do
 
 
 @simulated()
-def test_nobody_waits_at_the_gate_of_a_member_that_has_ended(members: FakeMembers, world: World) -> None:
+def test_the_gate_of_a_member_that_has_ended_is_not_waited_for(members: FakeMembers, world: World) -> None:
     cluster, hosts = cluster_of(members, count=1)
     hosts[0].pid, hosts[0].ended = 4194304, "killed by SIGKILL"  # above the kernel's largest pid
     with pytest.raises(RunError, match=r"^the cluster did not start: etcd1 ended: killed by SIGKILL$"):
@@ -187,10 +187,10 @@ def test_nobody_waits_at_the_gate_of_a_member_that_has_ended(members: FakeMember
 
 
 @simulated()
-def test_the_first_that_all_ask_answers_before_the_others_start(
+def test_the_first_that_all_query_answers_before_the_others_start(
     members: FakeMembers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Peers are asked in the order of their URLs as text: 10.0.0.10 before 10.0.0.2."""
+    """Peers are queried in the order of their URLs as text: 10.0.0.10 before 10.0.0.2."""
     hosts = [FakeHost(f"etcd{i}", pid=i) for i in (2, 10, 11)]
     places = [MemberPlace(host, f"10.0.0.{host.pid}", FakeConnection(members, host.pid)) for host in hosts]
     cluster, steps = EtcdCluster([EtcdMember(place) for place in places]), []
@@ -212,7 +212,9 @@ def test_the_first_that_all_ask_answers_before_the_others_start(
 
 
 @simulated()
-def test_who_leads_now_is_told_by_those_that_answer_and_frozen_members_are_not_asked(members: FakeMembers) -> None:
+def test_members_that_answer_name_the_present_leader_and_frozen_ones_are_not_queried(
+    members: FakeMembers,
+) -> None:
     cluster, hosts = cluster_of(members)
     members.views = {1: (101, 101, 2), 2: (102, 102, 3), 3: None}
     assert cluster.leader_now(1.0, ()) == "etcd2"
@@ -231,7 +233,7 @@ def test_an_expected_death_is_none_of_the_clusters_until_the_member_has_rejoined
     cluster, hosts = cluster_of(members)
     members.views = {i: (100 + i, 101, 2) for i in (1, 2, 3)}
     cluster.expect_death("etcd2")
-    assert "etcd2" not in cluster.endpoints, "it is not asked from then on"
+    assert "etcd2" not in cluster.endpoints, "it is not queried from then on"
     hosts[1].ended = "killed by SIGKILL"
     assert cluster.deaths() == {}
     hosts[2].ended = "exit status 2"
@@ -241,7 +243,7 @@ def test_an_expected_death_is_none_of_the_clusters_until_the_member_has_rejoined
     monkeypatch.setattr(EtcdMember, "start", lambda self, deadline: started.append(self.host.pid))
 
     def broken() -> str | None:
-        """It knows a leader after it was asked twice."""
+        """It knows a leader after it was queried twice."""
         if members.views[22] == (102, 0, 2):
             members.views[22] = (102, 101, 2)
             return None

@@ -91,7 +91,7 @@ def test_what_one_look_lacks_is_not_known() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "<html>404</html>", "etcd_server_leader_changes_seen_total x\n\x00"])
-def test_an_answer_of_another_form_tells_nothing(text: str) -> None:
+def test_an_answer_of_another_form_has_no_figures(text: str) -> None:
     assert counted(text) == {}
 
 
@@ -100,10 +100,10 @@ class Answers:
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
-        self.asked: list[tuple[int, str]] = []
+        self.queried: list[tuple[int, str]] = []
 
     def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
-        self.asked.append((port, path))
+        self.queried.append((port, path))
         answer = self.answers.pop(0) if self.answers[1:] else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -125,7 +125,7 @@ def observed(*members: tuple[Answers, str | None]) -> dict[str, MemberActivity]:
 
 
 @simulated(seeds=5)
-def test_members_are_asked_before_and_after_and_nobody_waits_for_a_silent_one(world: World) -> None:
+def test_members_are_queried_before_and_after_and_a_silent_one_delays_no_other(world: World) -> None:
     good = Answers(BEFORE.encode(), AFTER.encode())
     late = LOG.replace("2026-11-22", "2999-11-22")
     found = observed(
@@ -140,7 +140,7 @@ def test_members_are_asked_before_and_after_and_nobody_waits_for_a_silent_one(wo
     assert found["etcd1"].leader_changes == 2 and found["etcd1"].warnings == {}
     assert found["etcd2"] == MemberActivity(data_bytes=1048576, warnings={})
     assert found["etcd3"] == MemberActivity()
-    assert good.asked == [(2379, "/metrics")] * 2
+    assert good.queried == [(2379, "/metrics")] * 2
 
 
 def test_a_warning_while_it_is_observed_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_a_warning_while_it_is_observed_counts(monkeypatch: pytest.MonkeyPatch) 
     answers = Answers(BEFORE.encode(), AFTER.encode())
 
     def now() -> str:
-        assert len(answers.asked) == 1, "between the two looks: what they make it warn of is not the load's"
+        assert len(answers.queried) == 1, "between the two looks: what they make it warn of is not the load's"
         return next(moments)
 
     monkeypatch.setattr(cluster, "utc_now", now)

@@ -253,7 +253,7 @@ def test_the_keys_of_a_run_are_those_of_its_loads(tmp_path: Path) -> None:
     assert sum(keys.count for keys in staying) == 10_000_000, "where keys stay there may be as many as one likes"
 
 
-def test_requests_have_the_templates_and_nobody_leads(tmp_path: Path) -> None:
+def test_requests_have_the_templates_and_no_member_leads(tmp_path: Path) -> None:
     plan = service_plan(tmp_path, PUTS, GETS)
     ends = {"http1": "10.0.0.1:8080"}
     write, read = (planned.scheduled.scenario for planned in plan.scenarios)

@@ -138,25 +138,25 @@ WRONG: dict[str, tuple[str, int, Callable[[Any], object]]] = {
 
 
 def test_why_a_cluster_cannot_be_measured(network: Network, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    told = {}
+    reported = {}
     for name, (store, count, change) in WRONG.items():
         found = ConsulCluster(network, count) if store == "consul" else ZooKeeperCluster(network, count)
         change(found)
-        told[name] = opened(of(tmp_path, found)).look(5).problems
+        reported[name] = opened(of(tmp_path, found)).look(5).problems
     # Two clusters in one file: of Consul they name other servers, of ZooKeeper they have another configuration.
     consul, other = ConsulCluster(network, 1), ConsulCluster(network, 1, "10.7.1")
     other.servers[0].number = 7
-    told["two of Consul"] = opened(config_of(tmp_path, "consul", consul.urls + other.urls)).look(5).problems
+    reported["two of Consul"] = opened(config_of(tmp_path, "consul", consul.urls + other.urls)).look(5).problems
     for count in (1, 5):
         ends = ZooKeeperCluster(network, 3).urls[:1] + ZooKeeperCluster(network, count, "10.6.1").urls[-1:]
-        told[f"two of ZooKeeper, 3 and {count}"] = opened(config_of(tmp_path, "zookeeper", ends)).look(5).problems
+        reported[f"two of ZooKeeper, 3 and {count}"] = opened(config_of(tmp_path, "zookeeper", ends)).look(5).problems
     _, broken, odd = services(network, 3)
     broken.statuses["GET"], odd.statuses["GET"] = 500, 204
     urls = [broken.url, odd.url, "http://10.8.0.9:80"]
-    told["services"] = service(tmp_path, *urls).look(2).problems
+    reported["services"] = service(tmp_path, *urls).look(2).problems
     broken.speaks_tls = True
-    told["a service with TLS"] = service(tmp_path, broken.url).look(2).problems
-    assert told == snapshot
+    reported["a service with TLS"] = service(tmp_path, broken.url).look(2).problems
+    assert reported == snapshot
 
 
 @simulated()
@@ -166,14 +166,14 @@ def test_a_member_that_answers_nothing_is_given_up_and_named(
     """One of ZooKeeper that speaks TLS waits for more than a word of four letters."""
     consul, zookeeper, (one,) = ConsulCluster(network, 2), ZooKeeperCluster(network, 2), services(network, 1)
     consul.servers[1].silent = zookeeper.servers[1].silent = zookeeper.servers[1].speaks_tls = one.silent = True
-    began_ns, told = world.now_ns, {}
+    began_ns, reported = world.now_ns, {}
     for name, cluster in (
         ("consul", opened(of(tmp_path, consul))),
         ("zookeeper", opened(of(tmp_path, zookeeper))),
         ("http", service(tmp_path, one.url)),
     ):
-        told[name] = cluster.look(5).problems
-    assert told == snapshot and world.now_ns - began_ns == 3 * 5 * 10**9
+        reported[name] = cluster.look(5).problems
+    assert reported == snapshot and world.now_ns - began_ns == 3 * 5 * 10**9
 
 
 @simulated()
@@ -192,38 +192,38 @@ def test_one_refusal_does_not_end_a_run_before_its_load(network: Network, tmp_pa
 
 def test_what_is_tried_is_taken_back(network: Network, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     consul, zookeeper, (one,) = ConsulCluster(network, 2), ZooKeeperCluster(network, 3), services(network, 1)
-    told = {}
+    reported = {}
     cluster = opened(of(tmp_path, consul))
     assert cluster.may_load() is None and cluster.try_write() is None and consul.values == {}
     consul.denied = "/v1/kv/"
-    told["consul, denied"] = cluster.try_write()
+    reported["consul, denied"] = cluster.try_write()
     consul.denied = None
     consul.set_answer(f"DELETE /v1/kv/{KEYS.name(0)}", 200, b"false")
-    told["consul, not deleted"] = cluster.try_write()
+    reported["consul, not deleted"] = cluster.try_write()
 
     cluster = opened(of(tmp_path, zookeeper))
     assert cluster.keys() == 0 and cluster.may_load() is None and cluster.try_write() is None
     assert zookeeper.own() == ["/containernet-env", "/containernet-env/abc"], "the znode of the run stays"
     assert cluster.remove_keys() == 0 and zookeeper.own() == []
     zookeeper.denied = "/containernet-env"
-    told["zookeeper, denied"] = cluster.try_write()
+    reported["zookeeper, denied"] = cluster.try_write()
     assert zookeeper.own() == []
 
     cluster = service(tmp_path, one.url)
     assert cluster.try_write() is None and one.values == {}
     assert one.requests == ["PUT /v0/entity?id=p%2F1%2F0000&ack=2", "DELETE /v0/entity?id=p%2F1%2F0000"]
     one.statuses["DELETE"] = 405
-    told["http, not deleted"] = cluster.try_write()
+    reported["http, not deleted"] = cluster.try_write()
     one.statuses["DELETE"] = 404
-    told["http, still there"] = cluster.try_write()
+    reported["http, still there"] = cluster.try_write()
     one.statuses["PUT"] = 404
-    told["http, no put"] = cluster.try_write()
+    reported["http, no put"] = cluster.try_write()
     one.gone = True
-    told["http, gone"] = cluster.try_write()
-    assert told == snapshot
+    reported["http, gone"] = cluster.try_write()
+    assert reported == snapshot
 
 
-def test_clusters_that_name_the_same_servers_are_told_apart_by_what_is_tried(network: Network, tmp_path: Path) -> None:
+def test_clusters_that_name_the_same_servers_differ_by_the_trial_write(network: Network, tmp_path: Path) -> None:
     """As those that one Compose file has made on two machines."""
     pairs: list[tuple[str, Any, Any]] = [
         ("consul", ConsulCluster(network, 3), ConsulCluster(network, 3, "10.7.1")),
@@ -250,13 +250,13 @@ def test_names_of_keys_are_written_as_urls_have_them(network: Network, tmp_path:
 
 
 def test_all_keys_of_a_run_are_removed_and_no_others(network: Network, tmp_path: Path) -> None:
-    told: list[int] = []
+    reported: list[int] = []
     consul = ConsulCluster(network, 2)
     others = {"other": b"", "containernet-env/abd/0": b"", "containernet-env/ab": b""}
     names = [*map(KEYS.name, range(KEYS.count)), f"{PREFIX}left over"]
     consul.values.update(dict.fromkeys(names, b"v"), **others)
     cluster = opened(of(tmp_path, consul))
-    assert cluster.keys() == 5001 == cluster.remove_keys(told.append) == told[-1]
+    assert cluster.keys() == 5001 == cluster.remove_keys(reported.append) == reported[-1]
     assert consul.values == others and cluster.keys() == 0
 
     for old in (False, True):
@@ -267,17 +267,17 @@ def test_all_keys_of_a_run_are_removed_and_no_others(network: Network, tmp_path:
         zookeeper.znodes.update({f"/containernet-env/abc/{number}%2F": b"v" for number in range(1200)})
         assert cluster.keys() == 1200
         zookeeper.znodes["/containernet-env/other"] = MARK
-        told.clear()
-        assert cluster.remove_keys(told.append) == 1200 and told == [500, 1000, 1200]
+        reported.clear()
+        assert cluster.remove_keys(reported.append) == 1200 and reported == [500, 1000, 1200]
         # Another run is there, so the znode above both stays.
         assert zookeeper.own() == ["/containernet-env", "/containernet-env/other"]
 
     (one,) = services(network, 1)
     filled(one)
     del one.values["p/1/0007"]
-    told.clear()
-    assert service(tmp_path, one.url).remove_keys(told.append) == 1349
-    assert told == sorted(told) and told[-1] == 1349 and one.connections <= 17
+    reported.clear()
+    assert service(tmp_path, one.url).remove_keys(reported.append) == 1349
+    assert reported == sorted(reported) and reported[-1] == 1349 and one.connections <= 17
     assert sorted(one.values) == [f"other/{number}" for number in range(5)]
 
 
@@ -397,7 +397,7 @@ def test_each_request_to_consul_carries_the_token(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         (b"", "has no token on its first line"),
         (b"\n", "has no token"),
@@ -406,11 +406,11 @@ def test_each_request_to_consul_carries_the_token(
         (None, "cannot be read: No such file"),
     ],
 )
-def test_a_token_that_cannot_be_sent_is_refused(tmp_path: Path, content: bytes | None, told: str) -> None:
+def test_a_token_that_cannot_be_sent_is_refused(tmp_path: Path, content: bytes | None, reported: str) -> None:
     if content is not None:
         (tmp_path / "token").write_bytes(content)
     config = config_of(tmp_path, "consul", ["http://a:1"], token_file="token")
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=reported):
         opened(config)
 
 
@@ -473,8 +473,8 @@ def test_that_the_znode_of_the_run_may_not_be_deleted_again_is_found_before_any_
     found.znodes["/mine"] = b""
     for kept, prefix in (("/mine", "mine/"), ("/mine", "mine/bench/"), ("", "containernet-env/")):
         found.kept = kept
-        told = opened(of(tmp_path, found, prefix=prefix), OwnKeys(f"{prefix}abc/")).try_write()
-        assert "znodes may not be created, or deleted, here: delete /" in str(told), prefix
+        reported = opened(of(tmp_path, found, prefix=prefix), OwnKeys(f"{prefix}abc/")).try_write()
+        assert "znodes may not be created, or deleted, here: delete /" in str(reported), prefix
         assert found.own() == ["/mine"]
 
 
@@ -591,7 +591,7 @@ STAYED = f"up to 300 keys stay under {PREFIX}"
 
 
 @pytest.mark.parametrize(
-    ("at", "now_at", "store", "more", "told", "asked"),
+    ("at", "now_at", "store", "more", "reported", "queried"),
     [
         # Deletes of a file that was changed meanwhile find nothing, which counts as deleted: 404.
         ([0], [0], SERVICE, {"delete": "/v1/{key}"}, [REMOVED], {0}),
@@ -605,20 +605,20 @@ STAYED = f"up to 300 keys stay under {PREFIX}"
 )
 def test_keys_are_deleted_by_the_requests_of_the_run_at_its_endpoints(
     network: Network, tmp_path: Path, over: Over,
-    at: list[int], now_at: list[int], store: Any, more: Any, told: list[str], asked: set[int],
+    at: list[int], now_at: list[int], store: Any, more: Any, reported: list[str], queried: set[int],
 ) -> None:  # fmt: skip
     """``at`` are the endpoints of the run, ``now_at`` those of the file that ``clean`` is given."""
     found = services(network, 3)
     found[GONE].gone = True
     killed(of_services(tmp_path, [found[number].url for number in at], store), found[:1], over)
     said = cleaned(of_services(tmp_path, [found[number].url for number in now_at], store, **more))
-    assert all(re.fullmatch(words, line) for words, line in zip(told, said, strict=True)), said
+    assert all(re.fullmatch(words, line) for words, line in zip(reported, said, strict=True)), said
     deleted = [{request for request in one.requests if request.startswith("DELETE")} for one in found]
-    assert {number for number in range(3) if deleted[number]} <= asked and not list(external_access.records())
-    assert len(set.union(*deleted)) == (FEW.count if asked else 0)
+    assert {number for number in range(3) if deleted[number]} <= queried and not list(external_access.records())
+    assert len(set.union(*deleted)) == (FEW.count if queried else 0)
 
 
-def test_a_run_on_record_elsewhere_is_told(network: Network, tmp_path: Path, over: Over) -> None:
+def test_a_run_on_record_elsewhere_is_reported(network: Network, tmp_path: Path, over: Over) -> None:
     one, other = services(network, 2)
     killed(of_services(tmp_path, [one.url]), [one], over)
     # Another kind of store at the same endpoint is another cluster.
@@ -634,8 +634,8 @@ def test_where_its_delete_is_refused_the_one_of_the_file_is_tried(network: Netwo
     (one,) = services(network, 1)
     killed(of_services(tmp_path, [one.url], delete="/v0/entity?id={key}&ack=3"), [one], over)
     one.refused = "ack=3"
-    for delete, told in (("/v0/entity?id={key}&ack=3", "HTTP 503"), ("/v1/{key}", "are still there")):
-        with pytest.raises(RunError, match=told):
+    for delete, reported in (("/v0/entity?id={key}&ack=3", "HTTP 503"), ("/v1/{key}", "are still there")):
+        with pytest.raises(RunError, match=reported):
             cleaned(of_services(tmp_path, [one.url], delete=delete))
         assert list(external_access.records())
     assert cleaned(of_services(tmp_path, [one.url], delete="/v0/entity?id={key}&ack=2"))

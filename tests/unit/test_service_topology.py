@@ -87,8 +87,8 @@ def test_members_are_ready_when_each_answers_a_read(network: Network, tmp_path: 
     del found[0].statuses["GET"]
     assert cluster.answers(2.0)
     found[0].values["k/1"] = b"one"
-    told = list(cluster.written("k/", 0, ["k/1", "k/2"], 2.0).writes)
-    assert told == [Written(0, "k/1", "one"), Written(0, "k/2", None)]
+    reported = list(cluster.written("k/", 0, ["k/1", "k/2"], 2.0).writes)
+    assert reported == [Written(0, "k/1", "one"), Written(0, "k/2", None)]
     assert {request.partition("?")[0] for one in found for request in one.requests} == {"GET /v0/entity"}
     cluster.close()
 

@@ -107,7 +107,7 @@ def test_a_query_that_is_refused_once_is_repeated(network: Network) -> None:
         assert query() in ("1.16.1", "consul1", Leadership("consul1", 7))
 
 
-def test_writes_of_the_log_are_counted_and_their_mean_told() -> None:
+def test_writes_of_the_log_are_counted_with_their_mean() -> None:
     after = prometheus_samples((RECORDED / "metrics.txt").read_text(), consul.ConsulMember.metrics[2])
     assert after == {"consul_raft_boltdb_storeLogs_sum": 77.73821145296097, "consul_raft_boltdb_storeLogs_count": 28.0}
     before = {"consul_raft_boltdb_storeLogs_sum": 57.73821145296097, "consul_raft_boltdb_storeLogs_count": 18.0}

@@ -50,7 +50,7 @@ def replicas(quorum: int) -> dict[str, Any]:
         # The leader's own sync does not count where two followers are a majority; with one of them dead it does.
         ("zookeeper", EQUAL, (50, 1, 1), "write", "leader", 6 + 13),
         ("zookeeper", EQUAL, (50, 1, None), "write", "leader", 6 + 50),
-        # Nor does that of the follower that is asked.
+        # Nor does that of the follower that is queried.
         ("zookeeper", EQUAL, (1, 50, 1), "write", 2, 6 + 12 + 13),
         ("zookeeper", EQUAL, (1, 50, 40), "write", "leader", 6 + 12 + 40),
         ("zookeeper", (3,), (1,), "write", "leader", 6 + 1),
@@ -85,8 +85,8 @@ def test_the_floor_is_what_the_protocol_waits_for(
     names = [node.name for node in plan.config.nodes]
     times = {name: 1e6 * (sync or 1) for name, sync in zip(names, syncs, strict=True)}
     living = [name for name, sync in zip(names, syncs, strict=True) if sync is not None]
-    asked = scenario(kind, target=target if isinstance(target, str) else names[target - 1])
-    found_s = Floor(plan.store, plan.topology, times).median_s(asked, names[0], living)
+    queried = scenario(kind, target=target if isinstance(target, str) else names[target - 1])
+    found_s = Floor(plan.store, plan.topology, times).median_s(queried, names[0], living)
     assert found_s is not None and found_s * 1e3 == pytest.approx(expected, abs=1e-6)
 
 

@@ -172,6 +172,6 @@ OF_CONSUL, OF_ZOOKEEPER, OF_PROXY = (
         (OF_PROXY, PROXY, True, ""),
     ],
 )  # fmt: skip
-def test_last_words_tell_the_cause(last_words: Callable[[str, bool], str], log: str, killed: bool, words: str) -> None:
+def test_last_words_name_the_cause(last_words: Callable[[str, bool], str], log: str, killed: bool, words: str) -> None:
     found = last_words(log, killed)
     assert found.startswith(words) and bool(found) == bool(words) and "\n" not in found

@@ -171,7 +171,7 @@ def test_a_run_is_known_by_a_programs_contents_and_not_by_its_path(tmp_path: Pat
     assert config_hash(other) != config_hash(first) and standing_key(other) != standing_key(first)
 
 
-def test_the_checksum_database_is_not_asked_for_what_it_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checksum_database_is_not_queried_for_what_it_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GONOSUMDB", "example.org/own")
     environment = builds._environment(consul.MODULE)
     # Only modules below it: github.com/hashicorp/consul itself, raft and serf are compared.
@@ -309,7 +309,7 @@ def test_reads_of_replicas_are_called_by_their_quorum(tmp_path: Path, flags: dic
     assert planned(tmp_path, {"kind": "replicas", "flags": flags}).store.consistency == {"l": said}
 
 
-def test_default_reads_of_consul_are_asked_for_and_told_by_their_name(tmp_path: Path) -> None:
+def test_default_reads_of_consul_are_requested_and_shown_by_their_name(tmp_path: Path) -> None:
     block = {"type": "read", "load": {"total": 10, "clients": 1, "conns": 1}, "consistency": ["l", "default"]}
     dataset = {"keySize": 8, "valSize": 64, "keys": 100}
     (tmp_path / "scenarios.json").write_text(json.dumps({"dataset": dataset, "scenarios": [block]}))

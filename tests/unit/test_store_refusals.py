@@ -95,8 +95,8 @@ ENDPOINTS: list[dict[str, Any]] = [
 
 def test_endpoints(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     path = tmp_path / "endpoints.json"
-    told = {json.dumps(value): refused(tmp_path, lambda v=value: load_config(written(path, v))) for value in ENDPOINTS}
-    assert told == snapshot and all("line 1, column " in problem for told_of in told.values() for problem in told_of)
+    found = {json.dumps(value): refused(tmp_path, lambda v=value: load_config(written(path, v))) for value in ENDPOINTS}
+    assert found == snapshot and all("line 1, column " in problem for of_one in found.values() for problem in of_one)
 
 
 # --- topologies -------------------------------------------------------------------------------------------------------
@@ -163,10 +163,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_topologies(folder: Path, snapshot: SnapshotAssertion) -> None:
-    path, told = folder / "topology.json", {}
+    path, found = folder / "topology.json", {}
     for value in TOPOLOGIES:
-        told[json.dumps(value)] = refused(folder, lambda v=value: load_config(written(path, {"nodes": NODES, **v})))
-    assert told == snapshot
+        found[json.dumps(value)] = refused(folder, lambda v=value: load_config(written(path, {"nodes": NODES, **v})))
+    assert found == snapshot
 
 
 # --- scenarios --------------------------------------------------------------------------------------------------------
@@ -214,18 +214,18 @@ def planned(folder: Path, store: Any, block: Any, prefix: str = "d/", **options:
 
 
 def test_scenarios(folder: Path, snapshot: SnapshotAssertion) -> None:
-    told = {}
+    found = {}
     for store, block in SCENARIOS:
-        told[json.dumps([store["store"], block])] = refused(folder, lambda s=store, b=block: planned(folder, s, b))
+        found[json.dumps([store["store"], block])] = refused(folder, lambda s=store, b=block: planned(folder, s, b))
         if "keySize" not in str(block) and "default" not in str(block) and block["type"] == "read":
             assert planned(folder, ETCD, block), "etcd does it"
     # Keys that Consul redirects.
     for prefix in ("/a", "d/./", "d//x", "../"):
-        told[prefix] = refused(folder, lambda p=prefix: planned(folder, CONSUL_THERE, READ, p))
+        found[prefix] = refused(folder, lambda p=prefix: planned(folder, CONSUL_THERE, READ, p))
         assert planned(folder, {"store": "zookeeper", "endpoints": ["a:1"]}, READ, prefix)
     for store in (ZOOKEEPER, CONSUL):
-        told[f"profile {store['store']}"] = refused(folder, lambda s=store: planned(folder, s, READ, profile=("cpu",)))
-    assert told == snapshot
+        found[f"profile {store['store']}"] = refused(folder, lambda s=store: planned(folder, s, READ, profile=("cpu",)))
+    assert found == snapshot
 
 
 def test_what_is_taken(folder: Path) -> None:

@@ -32,7 +32,7 @@ def recorded(name: str) -> str:
     return (RECORDED / name).read_text()
 
 
-def test_states_are_read_from_what_members_said() -> None:
+def test_states_are_read_from_answers_of_members() -> None:
     leader, follower = parse_srvr(recorded("srvr-leader.txt")), parse_srvr(recorded("srvr-follower.txt"))
     assert (leader.mode, leader.epoch, leader.version) == ("leader", 2, "3.9.4")
     assert (follower.mode, follower.epoch) == ("follower", 0)
@@ -93,12 +93,12 @@ def member(name: str, state: tuple[str, int] | None) -> MemberStatus | None:
     ],
 )
 @simulated()
-def test_the_leader_is_who_says_so_in_the_newest_epoch(
+def test_the_leader_is_the_member_that_reports_it_in_the_newest_epoch(
     states: list[tuple[str, int] | None], required: int, expected: Leadership | None
 ) -> None:
     cluster = Members(*(Scripted() for _ in states))
-    told = {held: member(held.name, state) for held, state in zip(cluster.members, states, strict=True)}
-    assert cluster._leadership(told, required) == expected
+    reported = {held: member(held.name, state) for held, state in zip(cluster.members, states, strict=True)}
+    assert cluster._leadership(reported, required) == expected
     cluster.close()
 
 
@@ -163,7 +163,7 @@ def test_keys_are_read_in_one_session_after_a_sync() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reported"),
     [
         (buffer(struct.pack(">iqi", 2, 5, -4)), "read /d: error -4"),
         (buffer(struct.pack(">iqi", 2, 5, -102)), "read /d: its ACL does not allow that"),
@@ -171,8 +171,8 @@ def test_keys_are_read_in_one_session_after_a_sync() -> None:
         (buffer(struct.pack(">iqi", 2, 5, 0) + bytes(71)), "the read of /d failed: 71 bytes"),
     ],
 )
-def test_a_key_that_is_not_told_whole_is_no_value(answer: bytes, told: str) -> None:
-    with pytest.raises(RunError, match=told):
+def test_a_key_that_is_cut_off_is_no_value(answer: bytes, reported: str) -> None:
+    with pytest.raises(RunError, match=reported):
         values(Scripted((49, SESSION), (17, SYNCED), (15, answer)), ["d"], 5.0)
 
 
@@ -196,7 +196,7 @@ def test_znodes_are_named_as_the_load_names_them(key: str, path: str) -> None:
 
 
 @simulated()
-def test_a_member_that_serves_nobody_has_started_and_a_silent_one_has_not() -> None:
+def test_a_member_that_serves_no_client_has_started_and_a_silent_one_has_not() -> None:
     members = Members(Scripted((4, b"imok")), Scripted((4, b""))).members
     assert [member.has_started() for member in members] == [True, False]
 
