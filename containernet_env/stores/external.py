@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.http import Connection, HttpError, NoAnswerError
+from containernet_env.base.http import Connection, HttpError
 from containernet_env.base.programs import LastWords, last_words
 from containernet_env.base.work import side_by_side
 from containernet_env.model.config import Config
@@ -188,7 +188,7 @@ class ExternalCluster(Cluster[M], ABC, Generic[M]):
     def _look_at(self, member: M, look: MemberLook, connection: ExternalConnection, timeout_s: float) -> MemberLook:
         """``look`` with the answers of one member, of which name and URL are known.
 
-        Raises ``NoAnswerError`` if there is none, and ``HttpError`` for one that no member gives.
+        Raises ``RunError`` if there is none, and ``HttpError`` for one that no member gives.
         """
 
     @abstractmethod
@@ -207,11 +207,10 @@ class ExternalCluster(Cluster[M], ABC, Generic[M]):
             look = MemberLook(member.name, self._external.urls[number])
             try:
                 return self._look_at(member, look, connection, timeout_s)
-            except NoAnswerError as error:
-                text = str(error)
-                problem = f"{text}: where it should not, its endpoint begins with http://" if text == _NO_TLS else text
-            except HttpError as error:
-                problem = self._other(error)
+            except RunError as error:
+                problem = self._other(error) if isinstance(error, HttpError) else first_line(error)
+                if problem == _NO_TLS:
+                    problem += ": where it should not, its endpoint begins with http://"
             if self._external.tls is None and connection.speaks_tls(timeout_s):
                 problem = _SPEAKS_TLS
             return replace(look, problem=problem)
