@@ -165,6 +165,14 @@ def go_version() -> str | None:
     return found.version if found is not None else programs.go_version(assets.modules()[0])
 
 
+def _environment_of(module: GoModule) -> dict[str, str]:
+    """The environment of Go for a module: what its checksum database does not have is not looked up there."""
+    given = environment()
+    if module.unsummed:
+        given["GONOSUMDB"] = ",".join(filter(None, (given.get("GONOSUMDB"), module.unsummed)))
+    return given
+
+
 def build(module: GoModule, toolchain: Go, commands: Commands, log: Path) -> Path:
     """Build the programs of ``module``; returns their folder in the cache. Safe when run concurrently.
 
@@ -174,9 +182,7 @@ def build(module: GoModule, toolchain: Go, commands: Commands, log: Path) -> Pat
     home = assets.make() / "bin"
     home.mkdir(mode=0o755, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=home))
-    given = environment()
-    if module.unsummed:  # private modules are not looked up in the checksum database
-        given["GONOSUMDB"] = ",".join(filter(None, (given.get("GONOSUMDB"), module.unsummed)))
+    given = _environment_of(module)
 
     def go(name: str, timeout_s: float, cwd: Path, *words: str, mode: str = "readonly") -> None:
         env = {**given, "GOFLAGS": given["GOFLAGS"].replace("-mod=readonly", f"-mod={mode}")}

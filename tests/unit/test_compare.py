@@ -373,7 +373,7 @@ def test_json_and_csv_have_every_cell_and_replace_nothing_else(tmp_path: Path) -
     before = a.read_bytes()
     for path, words in (
         (tmp_path / "no" / "cells.csv", "cannot write"),
-        (a, "is what is read here"),
+        (a, "is an input of this command"),
         (beside, "is not replaced"),
         (Path("/dev/null"), "no regular file"),
         (a / "x", "cannot write"),
@@ -422,7 +422,7 @@ def test_what_is_wrong_is_said_before_anything_is_installed(tmp_path: Path, monk
         ((a, a), "has no row that can be compared"),
         ((a, other), "no scenario of A "),
         ((a, b, "--figure", "colour"), "--figure colour: no such column; allowed: "),
-        ((a, b, "--csv", a), "is what is read here"),
+        ((a, b, "--csv", a), "is an input of this command"),
         ((a, b, "--csv", tmp_path / "no" / "cells.csv"), "cannot write"),
     ):
         refused = run(*options).exception

@@ -173,11 +173,11 @@ def test_a_run_is_known_by_a_programs_contents_and_not_by_its_path(tmp_path: Pat
 
 def test_the_checksum_database_is_not_queried_for_what_it_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GONOSUMDB", "example.org/own")
-    environment = builds._environment(consul.MODULE)
+    environment = builds._environment_of(consul.MODULE)
     # Only modules below it: github.com/hashicorp/consul itself, raft and serf are compared.
     own = "github.com/hashicorp/consul/*,github.com/hashicorp/hcp-sdk-go"
     assert environment["GONOSUMDB"] == f"example.org/own,{own}"
-    assert builds._environment(assets.etcd_module())["GONOSUMDB"] == "example.org/own"
+    assert builds._environment_of(assets.etcd_module())["GONOSUMDB"] == "example.org/own"
 
 
 @pytest.mark.parametrize("kind", KINDS)
