@@ -79,7 +79,7 @@ def needed(direction: DirectionSpec) -> bool:
 
 
 # TCIntf.bwParamMax: above it the original prints a message and leaves the link without any limit.
-RATE_MAX_BPS = 1_000_000_000
+KERNEL_RATE_MAX_BPS = 1_000_000_000
 # The queue of HTB without netem: the interface's own limit (DEFAULT_TX_QUEUE_LEN in net/ethernet/eth.c of Linux).
 _INTERFACE_QUEUE_FRAMES = 1000
 # TCIntf prints a loss as a percentage with five digits after the point.
@@ -90,7 +90,7 @@ def containernet_refusal(direction: DirectionSpec) -> str | None:
     """Why the original's TCLink does not support this direction; ``None`` if it does."""
     if (reason := netem_refusal(direction)) is not None:
         return reason
-    if direction.rate_bps is not None and direction.rate_bps > RATE_MAX_BPS:
+    if direction.rate_bps is not None and direction.rate_bps > KERNEL_RATE_MAX_BPS:
         return "a bandwidth above 1000 Mbit/s: it would ignore it and leave the link unlimited"
     if direction.jitter is not None and direction.jitter.distribution != "uniform":
         return f"{direction.jitter.distribution} jitter: it has no keyword for a distribution"

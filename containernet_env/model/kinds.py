@@ -543,9 +543,14 @@ BANDWIDTH = bounded(
     parse_bandwidth,
     RATE_MIN_BPS,
     RATE_MAX_BPS,
-    "a number of Mbit/s from 0.01 to 100000",
+    f"a number of Mbit/s from {format_mbps(RATE_MIN_BPS)} to {format_mbps(RATE_MAX_BPS)}",
     "a bandwidth",
-    {"anyOf": [{"type": "number", "minimum": 0.01, "maximum": 100000}, {"const": UNLIMITED}]},
+    {
+        "anyOf": [
+            {"type": "number", "minimum": RATE_MIN_BPS / 10**6, "maximum": RATE_MAX_BPS // 10**6},
+            {"const": UNLIMITED},
+        ]
+    },
     hints.rates,
     "number",
     write=lambda rate_bps: Decimal(format_mbps(rate_bps)),

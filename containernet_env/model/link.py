@@ -68,7 +68,7 @@ REACH: dict[Distribution, int] = {"uniform": 1, "normal": 4}
 """How far a delay can be from its mean, in units of the jitter: where the distribution ends or is truncated."""
 
 # The link emulator's bounds (link_emulator/model/params.go); no other implementation allows more.
-RATE_MIN_BPS, RATE_MAX_BPS = 1000, 10**12
+LINK_RATE_MIN_BPS, LINK_RATE_MAX_BPS = 1000, 10**12
 QUEUE_MAX_FRAMES = 1_000_000
 QUEUE_MAX_BYTES = 10**10
 SEED_MAX = 2**53 - 1
@@ -77,7 +77,7 @@ _INTEGERS = {
     "ns": (1, DELAY_MAX_NS),
     "correlation_ns": (LEAST_CORRELATION, 10 * DELAY_MAX_NS),
     "delay_ns": (0, DELAY_MAX_NS),
-    "rate_bps": (RATE_MIN_BPS, RATE_MAX_BPS),
+    "rate_bps": (LINK_RATE_MIN_BPS, LINK_RATE_MAX_BPS),
     "queue_frames": (1, QUEUE_MAX_FRAMES),
     "queue_bytes": (1, QUEUE_MAX_BYTES),
     "default_queue_frames": (1, QUEUE_MAX_FRAMES),

@@ -166,7 +166,7 @@ class Topology:
     def with_queues(self) -> Topology:
         """The same network, with a default queue limit wherever there is a rate and no configured limit.
 
-        See ``model.queues.default_frames``; the round trip is the longest over the link.
+        See ``model.link.default_frames``; the round trip is the longest over the link.
         """
         rtts_ns = self.longest_rtts_ns()
         links = [

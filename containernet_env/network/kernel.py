@@ -16,7 +16,7 @@ from containernet_env.hosts import netns
 from containernet_env.model import backends
 from containernet_env.model.link import (
     FULL_FRAME_BYTES,
-    RATE_MAX_BPS,
+    LINK_RATE_MAX_BPS,
     DirectionSpec,
     GilbertElliottLoss,
     IndependentLoss,
@@ -347,7 +347,7 @@ _AT_ONCE_S = 0.0001
 _MOST_AT_ONCE = 43
 """Full segments in the 64 KiB that TCP hands over at most."""
 # Waiting frames of a released queue leave at once; without a queueing discipline they would be lost.
-_RELEASED = DirectionSpec(rate_bps=RATE_MAX_BPS)
+_RELEASED = DirectionSpec(rate_bps=LINK_RATE_MAX_BPS)
 
 
 def held_at_host(direction: DirectionSpec) -> DirectionSpec:
@@ -419,7 +419,7 @@ class Uplink:
         held = read_direction(self.end)
         configured = LinkSpec(self._held or _NOTHING)
         check_held(f"at {self.end.alias or self.end.name}", configured, LinkSpec(held), 0, RATE_TOLERANCE_RATIO)
-        return held.rate_bps not in (None, RATE_MAX_BPS)
+        return held.rate_bps not in (None, LINK_RATE_MAX_BPS)
 
     def counters(self, *, reset: bool = False) -> dict[str, int] | None:
         """``dropped``: frames lost at the full queue since ``reset`` was last given (after it was read); ``waiting``.
