@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from containernet_env.base.errors import MissingRequirementError, RunError
-from containernet_env.containernet.network import Containernet
 from containernet_env.hosts import netns
 from containernet_env.hosts.netns import ThrowawayNamespace
 from containernet_env.model.link import LinkSpec
@@ -25,6 +24,9 @@ from containernet_env.network.kernel import VethLink
 from containernet_env.network.measure import round_trip_ns
 from containernet_env.network.switches import ovs_problem
 from tests.deadline import HANG_S, eventually
+
+if TYPE_CHECKING:
+    from containernet_env.containernet.network import Containernet
 
 ADDRESSES = ("10.9.0.1", "10.9.0.2")
 INTERFACES = ("tst0e0", "tst0e1")
@@ -97,6 +99,8 @@ def star(kind: str, monkeypatch: pytest.MonkeyPatch, hosts: int = 3, **link: Any
     """A network that runs: plain hosts h1, h2, ... on a switch s1. It leaves no interface."""
     before = machine_interfaces()
     keywords: Any = keywords_of(kind, monkeypatch)
+    from containernet_env.containernet.network import Containernet  # others here run without Mininet
+
     with Containernet(controller=None, **keywords) as network:
         network.addSwitch("s1")
         for number in range(1, hosts + 1):
