@@ -37,8 +37,8 @@ func (s *lanes) init(lanes int) {
 	}
 }
 
-// claim gives the client the next request of its lane; where the intended start is in the future, it is also among those
-// that head gives. In a lane, starts never decrease.
+// claim gives the client the next request of its lane; where the intended start is in the future, it is also among
+// those that head gives. In a lane, starts never decrease.
 func (s *lanes) claim(plan *plan, client int, r *Request, elapsed func() time.Duration) (more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
