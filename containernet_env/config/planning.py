@@ -24,8 +24,8 @@ from containernet_env.model import backends
 from containernet_env.model import load_contract as contract
 from containernet_env.model.backends import check_choices, frame_memory_note
 from containernet_env.model.config import Config, Node
-from containernet_env.model.disruption import AFFECTED, DRAWN_TARGETS, Disruption
-from containernet_env.model.link import MAX_FRAMES, DirectionSpec, IndependentLoss, product_frames
+from containernet_env.model.disruption import AFFECTED, DRAWN_TARGETS, SHAPING, Disruption
+from containernet_env.model.link import MAX_FRAMES, product_frames
 from containernet_env.model.scenario import ANY_MEMBER, Dataset, Keys, Scenario, ScheduledScenario, is_path
 from containernet_env.model.search import Saturation
 from containernet_env.model.topology import HostRole, Link, RttExpectation, Topology, frames_of, has_jitter, star
@@ -249,9 +249,6 @@ def _check_profile(config: Config, options: PlanOptions, store: Store) -> None:
         raise UsageError(f"profile_member={member!r} is no member of {config.path}: it has {', '.join(names)}")
 
 
-FIELDS = {"delay": "delay_ns", "rate": "rate_bps", "loss": "loss"}
-
-
 def _event_refusals(config: Config, event: Disruption, options: PlanOptions) -> Iterator[tuple[str, None, str]]:
     """The problems of one event, each with the allowed values."""
     names = [node.name for node in config.nodes]
@@ -271,18 +268,8 @@ def _event_refusals(config: Config, event: Disruption, options: PlanOptions) -> 
         yield f"is impossible on the link of {name}: {reason}", None, "a value that fits the rest of that link"
 
 
-def changed(direction: DirectionSpec, event: Disruption) -> DirectionSpec:
-    """A direction of a link while a delay, a loss or a rate is in force. Raises ``ValueError`` if they clash."""
-    value = event.value
-    if event.verb == "loss":
-        return replace(direction, loss=IndependentLoss(float(value)) if value else None)
-    if event.verb == "delay":
-        return replace(direction, delay_ns=int(value or 0))
-    return replace(direction, rate_bps=None if value is None else int(value))
-
-
 def _unshapeable(config: Config, event: Disruption, options: PlanOptions) -> Iterator[tuple[str, str]]:
-    if event.verb not in FIELDS:
+    if event.verb not in SHAPING:
         return
     refusal = backends.containernet_refusal if options.engine == "containernet" else backends.netem_refusal
     by_kernel = options.engine == "containernet" or options.links == "netem"
@@ -290,7 +277,7 @@ def _unshapeable(config: Config, event: Disruption, options: PlanOptions) -> Ite
         if event.target in (node.name, *DRAWN_TARGETS):
             for direction in node.link.sides:
                 try:
-                    reason = refusal(made) if (made := changed(direction, event)) and by_kernel else None
+                    reason = refusal(made) if (made := event.shaped(direction)) and by_kernel else None
                 except ValueError as error:
                     reason = str(error)
                 if reason is not None:

@@ -16,7 +16,7 @@ from containernet_env.config.fields import validate_object, written, written_val
 from containernet_env.config.reader import Document, Finding, document_of, json_path, read_document, value_at
 from containernet_env.model import kinds
 from containernet_env.model import load_contract as contract
-from containernet_env.model.disruption import AFFECTED, DRAWN_TARGETS, UNDOING, Disruption, Verb, name_of
+from containernet_env.model.disruption import AFFECTED, DRAWN_TARGETS, SHAPING, UNDOING, Disruption, Verb, name_of
 from containernet_env.model.kinds import (
     Chosen,
     Form,
@@ -237,7 +237,7 @@ _CHOSEN, _KILLED, _FROZEN, _PARTITIONED = (
     kinds.one_of_or_name(*words) for words in (DRAWN_TARGETS, ("killed",), ("frozen",), ("partitioned",))
 )
 _TARGETED = ("kill", "restart", "freeze", "thaw", "partition", "heal")
-_OF_LINKS = ("link", "delay", "loss", "rate")
+_OF_LINKS = ("link", *SHAPING)
 _ACTIONS = (*_TARGETED, *_OF_LINKS)
 _VERBS: dict[str, Verb] = {verb: verb for verb in get_args(Verb)}
 

@@ -7,26 +7,55 @@ import heapq
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
 from containernet_env.base.units import format_duration, format_mbps, format_number
-from containernet_env.model.link import FULL_FRAME_BYTES, USUAL_MAX_FRAMES
+from containernet_env.model.link import FULL_FRAME_BYTES, USUAL_MAX_FRAMES, DirectionSpec, IndependentLoss
 from containernet_env.model.load_result import LoadResult
 
 Verb = Literal[
     "kill", "restart", "freeze", "thaw", "partition", "heal", "link_down", "link_up", "delay", "loss", "rate", "reset"
 ]
 """``reset`` restores delay, loss and rate to the values of the topology; no file has it."""
-UNDOING: dict[Verb, Verb] = {
+
+
+@dataclass(frozen=True, slots=True)
+class Shaping:
+    """An event that changes a property of links: the ``field`` of their directions, which is ``held`` for its value.
+
+    ``text``: the value with its unit. ``wait_ns``: how long a frame may take more, both directions.
+    """
+
+    field: str
+    held: Callable[[Any], Any]
+    text: Callable[[Any], str]
+    wait_ns: Callable[[Any], float]
+
+
+SHAPING: Mapping[Verb, Shaping] = {
+    "delay": Shaping("delay_ns", int, format_duration, lambda delay_ns: 2.0 * delay_ns),
+    "loss": Shaping(
+        "loss",
+        lambda ratio: IndependentLoss(ratio) if ratio else None,
+        lambda ratio: f"{format_number(ratio * 100)} %",
+        lambda ratio: math.inf if ratio else 0.0,  # a loss of any ratio may repeat without end
+    ),
+    "rate": Shaping(
+        "rate_bps",
+        lambda rate_bps: rate_bps,
+        lambda rate_bps: "unlimited" if rate_bps is None else f"{format_mbps(rate_bps)} Mbit/s",
+        # A full queue of the largest default length.
+        lambda rate_bps: USUAL_MAX_FRAMES * FULL_FRAME_BYTES * 8 * 1e9 / rate_bps if rate_bps else 0.0,
+    ),
+}
+UNDOING: Mapping[Verb, Verb] = {
     "kill": "restart",
     "freeze": "thaw",
     "partition": "heal",
     "link_down": "link_up",
-    "delay": "reset",
-    "loss": "reset",
-    "rate": "reset",
+    **dict.fromkeys(SHAPING, "reset"),
 }
 """The verb that undoes each."""
 AFFECTED: dict[Verb, str] = {"restart": "killed", "thaw": "frozen", "heal": "partitioned", "link_up": "down"}
@@ -67,13 +96,12 @@ class Disruption:
     @property
     def value_text(self) -> str | None:
         """The value with its unit; ``None`` where there is none."""
-        if self.verb == "delay":
-            return format_duration(int(self.value or 0))
-        if self.verb == "loss":
-            return f"{format_number(float(self.value or 0) * 100)} %"
-        if self.verb == "rate":
-            return "unlimited" if self.value is None else f"{format_mbps(int(self.value))} Mbit/s"
-        return None
+        return SHAPING[self.verb].text(self.value) if self.verb in SHAPING else None
+
+    def shaped(self, direction: DirectionSpec) -> DirectionSpec:
+        """A direction of a link while an event of ``SHAPING`` is in force. Raises ``ValueError`` if they clash."""
+        shaping = SHAPING[self.verb]
+        return replace(direction, **{shaping.field: shaping.held(self.value)})
 
     @property
     def text(self) -> str:
@@ -300,10 +328,11 @@ def _outages(done: Disruptions) -> Iterator[Outage]:
     )
     for index, (began_ns, item) in enumerate(items):
         if item.strikes:
+            wait_ns = SHAPING[item.verb].wait_ns(item.value) if item.verb in SHAPING else math.inf
             for name in item.members:
                 ends = (_end_ns(item, name, at_ns, later) for at_ns, later in items[index + 1 :])
                 ended_ns = next((end_ns for end_ns in ends if end_ns is not None), math.inf)
-                yield Outage(name, item.leader, item.verb == "kill", began_ns, ended_ns, _wait_ns(item))
+                yield Outage(name, item.leader, item.verb == "kill", began_ns, ended_ns, wait_ns)
 
 
 def _end_ns(item: ExecutedEvent, member: str, at_ns: int, later: ExecutedEvent) -> int | None:
@@ -318,16 +347,3 @@ def _end_ns(item: ExecutedEvent, member: str, at_ns: int, later: ExecutedEvent) 
     if later.verb == "reset" and later.cause != "end" and not own:
         return None
     return at_ns if later.answered_ns is None else at_ns + later.answered_ns - later.at_ns
-
-
-def _wait_ns(item: ExecutedEvent) -> float:
-    """A delay counts in both directions; a rate as a full queue of the largest default length; a loss of any ratio may
-    repeat without end."""
-    value = item.value or 0
-    if item.verb == "delay":
-        return 2.0 * value
-    if item.verb == "loss":
-        return math.inf if value else 0.0
-    if item.verb == "rate":
-        return USUAL_MAX_FRAMES * FULL_FRAME_BYTES * 8 * 1e9 / value if value else 0.0
-    return math.inf

@@ -12,9 +12,9 @@ from typing import Any
 
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError, resource_errors, text_of
-from containernet_env.config.planning import FIELDS, changed
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
 from containernet_env.model.disruption import (
+    SHAPING,
     UNDOING,
     Cause,
     Disruption,
@@ -105,14 +105,14 @@ class Faults:
 
     def shape(self, member: str, event: Disruption) -> int:
         """Give its link the delay, loss or rate of an event, both directions."""
-        return self._change(member, [event.verb], lambda planned: changed(planned, event))
+        return self._change(member, [event.verb], event.shaped)
 
     def unshape(self, member: str, verbs: Sequence[Verb]) -> int:
         """Reset these of delay, loss and rate to the topology's values."""
         return self._change(member, verbs, lambda planned: planned)
 
     def _change(self, member: str, verbs: Sequence[Verb], value: Callable[[DirectionSpec], DirectionSpec]) -> int:
-        link, fields = self._links[member], [FIELDS[verb] for verb in verbs]
+        link, fields = self._links[member], [SHAPING[verb].field for verb in verbs]
         sides = {"a_to_b": value(link.spec.a_to_b), "b_to_a": value(link.spec.b_to_a)}
         changes = {side: {field: getattr(spec, field) for field in fields} for side, spec in sides.items()}
         return self._net.link_between(link.a, link.b).change_directions(changes)
@@ -377,7 +377,7 @@ class Disruptor:
                 act.signals = each(partial(faults.signal, act.verb))
             case "link_down" | "link_up":
                 act.links = each(partial(faults.set_link_up, up=act.verb == "link_up"))
-            case "delay" | "loss" | "rate":
+            case verb if verb in SHAPING:
                 for name in names:
                     self._shaped[name].add(act.verb)
                 act.links = each(partial(faults.shape, event=act.event))
