@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -18,13 +18,12 @@ from rich.text import Text
 from containernet_env.base.units import (
     describe_size,
     format_duration,
-    format_mbps,
     format_ms,
     format_number,
     format_size,
 )
 from containernet_env.config.plan import HostPlan, Plan
-from containernet_env.model.link import DirectionSpec, IndependentLoss, LinkSpec
+from containernet_env.model.link import LinkSpec
 from containernet_env.model.names import listed
 from containernet_env.model.proof import directions_text
 from containernet_env.model.scenario import Scenario
@@ -113,9 +112,7 @@ def render_lines(title: str, lines: Iterable[str], console: Console) -> None:
 
 def _says_more(link: LinkSpec) -> bool:
     """Whether the hosts' table leaves something of a link unsaid."""
-    return not link.is_symmetric or any(
-        direction != DirectionSpec(direction.delay_ns, direction.rate_bps) for direction in (link.a_to_b, link.b_to_a)
-    )
+    return not link.is_symmetric or any(set(side.words) - {"delay", "bandwidth"} for side in link.sides)
 
 
 def _hosts_table(plan: Plan) -> Table:
@@ -127,18 +124,22 @@ def _hosts_table(plan: Plan) -> Table:
             "unlimited" if node.cpus is None else format_number(node.cpus),
             "unlimited" if node.memory_bytes is None else describe_size(node.memory_bytes),
             _both_ways(_bandwidth, node.link),
-            _both_ways(lambda direction: format_duration(direction.delay_ns), node.link),
+            _both_ways(_delay, node.link),
         )
     return table
 
 
-def _both_ways(shown: Callable[[DirectionSpec], str], link: LinkSpec) -> str:
-    to_switch, from_switch = shown(link.a_to_b), shown(link.b_to_a)
+def _both_ways(shown: Callable[[Mapping[str, str]], str], link: LinkSpec) -> str:
+    to_switch, from_switch = shown(link.a_to_b.words), shown(link.b_to_a.words)
     return to_switch if to_switch == from_switch else "see Links"
 
 
-def _bandwidth(direction: DirectionSpec) -> str:
-    return "unlimited" if direction.rate_bps is None else f"{format_mbps(direction.rate_bps)} Mbit/s"
+def _delay(words: Mapping[str, str]) -> str:
+    return words.get("delay", "0ms")
+
+
+def _bandwidth(words: Mapping[str, str]) -> str:
+    return words.get("bandwidth", "unlimited")
 
 
 def _rtt_table(plan: Plan, width: int) -> Table:
@@ -199,52 +200,18 @@ def _shared_settings(hosts: Iterable[HostPlan]) -> list[str]:
 def _links_table(plan: Plan) -> Table:
     """Every direction of every link; of rare properties, only the columns that have values."""
     directions = [
-        (a, b, direction)
+        (a, b, direction.words)
         for link in plan.links
         for a, b, direction in ((link.a, link.b, link.spec.a_to_b), (link.b, link.a, link.spec.b_to_a))
     ]
-    rare = [
-        (heading, shown) for heading, shown in _RARE.items() if any(shown(direction) for _, _, direction in directions)
-    ]
-    table = _table("from", "to", ">delay", ">bandwidth", *(heading for heading, _ in rare))
-    for a, b, direction in directions:
-        extra = [shown(direction) or "-" for _, shown in rare]
-        table.add_row(a, b, format_duration(direction.delay_ns), _bandwidth(direction), *extra)
+    rare = [heading for heading in _RARE if any(heading.lstrip(">") in words for _, _, words in directions)]
+    table = _table("from", "to", ">delay", ">bandwidth", *rare)
+    for a, b, words in directions:
+        table.add_row(a, b, _delay(words), _bandwidth(words), *(words.get(name.lstrip(">"), "-") for name in rare))
     return table
 
 
-def _jitter(direction: DirectionSpec) -> str:
-    jitter = direction.jitter
-    if jitter is None:
-        return ""
-    correlation = "" if jitter.correlation_ns is None else f", correlation {format_duration(jitter.correlation_ns)}"
-    return f"{jitter.distribution} {format_duration(jitter.ns)}{', reorders' if jitter.reorder else correlation}"
-
-
-def _loss(direction: DirectionSpec) -> str:
-    loss = direction.loss
-    if loss is None:
-        return ""
-    return f"{loss.mean_ratio * 100:.4g}%{'' if isinstance(loss, IndependentLoss) else ' in bursts'}"
-
-
-def _queue(direction: DirectionSpec) -> str:
-    frames = direction.queue_frames
-    if frames is None and direction.queue_bytes is None:
-        frames = direction.default_queue_frames
-    limits = [f"{frames} frames"] if frames is not None else []
-    limits += [format_size(direction.queue_bytes)] if direction.queue_bytes is not None else []
-    return ", ".join(limits)
-
-
-_RARE: dict[str, Callable[[DirectionSpec], str | None]] = {
-    "jitter": _jitter,
-    "loss": _loss,
-    ">queue": _queue,
-    ">overhead": lambda direction: f"{direction.overhead_bytes} bytes" if direction.overhead_bytes else None,
-    "uplink": lambda direction: direction.uplink,
-    ">seed": lambda direction: None if direction.seed is None else str(direction.seed),
-}
+_RARE = ("jitter", "loss", ">queue", ">overhead", "uplink", ">seed")
 """Columns of links that are shown where a direction has such a value."""
 
 

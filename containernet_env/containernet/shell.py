@@ -20,10 +20,9 @@ from mininet.node import Host, Switch
 
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError, UsageError
-from containernet_env.base.units import format_duration, format_mbps
 from containernet_env.containernet.docker import Docker
 from containernet_env.model.hints import suggestion
-from containernet_env.model.link import DirectionSpec, GilbertElliottLoss
+from containernet_env.model.link import DirectionSpec
 from containernet_env.model.usage import Leadership
 from containernet_env.network import measure
 from containernet_env.network.interface import MTU_BYTES
@@ -374,23 +373,9 @@ def _end(intf: Any) -> str:
 
 
 def describe(direction: DirectionSpec) -> str:
-    """A description of one direction; its queue only if it has a rate."""
-    parts = []
-    if direction.delay_ns:
-        parts.append(f"delay {format_duration(direction.delay_ns)}")
-    if (jitter := direction.jitter) is not None:
-        order = "frames overtake" if jitter.reorder else f"correlation {format_duration(jitter.held_correlation_ns)}"
-        parts.append(f"jitter {format_duration(jitter.ns)} ({jitter.distribution}, {order})")
-    if direction.rate_bps is not None:
-        parts.append(f"rate {format_mbps(direction.rate_bps)} Mbit/s")
-        parts += [f"overhead {direction.overhead_bytes} bytes"] if direction.overhead_bytes else []
-        limits = {"frames": direction.queue_frames, "bytes": direction.queue_bytes}
-        parts += [f"queue {limit} {unit}" for unit, limit in limits.items() if limit is not None]
-        parts += ["frames wait behind the host"] if direction.uplink == "network" else []
-    if (loss := direction.loss) is not None and loss.mean_ratio:
-        bursts = " in bursts" if isinstance(loss, GilbertElliottLoss) else ""
-        parts.append(f"loss {loss.mean_ratio * 100:.6g}%{bursts}")
-    return ", ".join(parts) or "nothing is changed"
+    """A description of one direction, without its seed."""
+    words = (f"{name} {text}" for name, text in direction.words.items() if name != "seed")
+    return ", ".join(words) or "nothing is changed"
 
 
 COMMANDS: Mapping[str, Command] = {

@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args
 
-from containernet_env.base.units import format_duration
+from containernet_env.base.units import format_duration, format_mbps, format_size
 from containernet_env.model import kinds
 from containernet_env.model.kinds import Chosen, Record, keyed, record, refuse, rule, rules_of
 
@@ -309,6 +309,31 @@ class DirectionSpec(_Checked):
         """The configured queue limit, in frames and in bytes; ``None`` if none is."""
         limit = self.queue_frames, self.queue_bytes
         return None if limit == (None, None) else limit
+
+    @property
+    def words(self) -> dict[str, str]:
+        """Each property that it has, with its unit, for people; those of frames that wait only with a rate."""
+        words = {}
+        if self.delay_ns:
+            words["delay"] = format_duration(self.delay_ns)
+        if (jitter := self.jitter) is not None:
+            correlation_ns = jitter.held_correlation_ns
+            order = f"correlation {format_duration(correlation_ns)}" if correlation_ns else "frames overtake"
+            words["jitter"] = f"{format_duration(jitter.ns)} ({jitter.distribution}, {order})"
+        if self.loss is not None and self.loss.mean_ratio:
+            bursts = "" if isinstance(self.loss, IndependentLoss) else " in bursts"
+            words["loss"] = f"{self.loss.mean_ratio * 100:.6g}%{bursts}"
+        if self.rate_bps is not None:
+            words["bandwidth"] = f"{format_mbps(self.rate_bps)} Mbit/s"
+            frames = self.default_queue_frames if self.queue is None else self.queue_frames
+            limits = [f"{frames} frames"] if frames is not None else []
+            limits += [format_size(self.queue_bytes)] if self.queue_bytes is not None else []
+            words |= {"queue": ", ".join(limits)} if limits else {}
+            words |= {"overhead": f"{self.overhead_bytes} bytes"} if self.overhead_bytes else {}
+            words |= {"uplink": self.uplink} if self.uplink is not None else {}
+        if self.seed is not None:
+            words["seed"] = str(self.seed)
+        return words
 
     def serialization_ns(self, frame_bytes: int) -> int:
         """Nanoseconds to send a frame of ``frame_bytes`` (0 or more) at this rate, rounded up; 0 if unlimited."""

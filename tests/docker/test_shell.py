@@ -73,7 +73,7 @@ def test_commands_run_in_their_hosts_and_measure_and_record_without_programs_the
     assert int(frames[1]) >= 6
     assert recording.stat().st_size > 24 + 6 * (16 + 98)
     first = next(line for line in done.stdout.splitlines() if line.startswith("etcd1-eth0 <-> s1-eth"))
-    words = "  up  both ways: delay 3ms, jitter 500us (uniform, correlation 5ms), rate 1000 Mbit/s"
+    words = "  up  both ways: delay 3ms, jitter 500us (uniform, correlation 5ms), bandwidth 1000 Mbit/s"
     assert words in first, first
     assert "Without SECONDS it continues until" in done.stdout
     assert re.search(r"<NetworkSwitch s1: s1-eth1:None,", done.stdout), done.stdout
