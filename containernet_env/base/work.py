@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -11,6 +12,9 @@ from typing import Protocol, TypeVar
 
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""The signals that end the program early, after what it has made is removed."""
 
 
 def stop_behind(error: BaseException, handled: BaseException | None = None) -> Interrupted | KeyboardInterrupt | None:

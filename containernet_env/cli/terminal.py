@@ -17,7 +17,7 @@ from rich.text import Text
 
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, Interrupted
-from containernet_env.base.work import Stop, stop_behind
+from containernet_env.base.work import STOP_SIGNALS, Stop, stop_behind
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -317,8 +317,6 @@ def doubt_text(outcome: ScenarioOutcome) -> str:
         return ""
     return "NOT VALID" if outcome.verdict.valid == "no" else "VALID? unknown"
 
-
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 _pressed = False
 

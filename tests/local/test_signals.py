@@ -14,9 +14,9 @@ import pytest
 
 from containernet_env import cli
 from containernet_env.base.errors import Interrupted, RunError
-from containernet_env.base.work import stops_kept
+from containernet_env.base.work import STOP_SIGNALS, stops_kept
 from containernet_env.cli import terminal
-from containernet_env.cli.terminal import STOP_SIGNALS, StopSignals
+from containernet_env.cli.terminal import StopSignals
 
 PROJECT = Path(__file__).resolve().parents[2]
 

@@ -31,7 +31,7 @@ from distributed.core import rpc
 
 from containernet_env.base import assets, clock
 from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, UsageError, text_of
-from containernet_env.base.work import Stop
+from containernet_env.base.work import STOP_SIGNALS, Stop
 from containernet_env.config.plan import PlannedScenario, PlanOptions
 from containernet_env.config.scenarios import ScenarioSet
 from containernet_env.hosts import owner
@@ -58,7 +58,6 @@ FOLDER = "worker"
 """The directory in the machine's cache for a worker's measurements until they have been sent back."""
 GO = "Go"
 UNKNOWN = "unknown"
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _DIGITS = 12
 _FETCHED_S = 30.0
 _POLL_S = 0.05
