@@ -7,7 +7,7 @@ links, directions and hosts change within milliseconds of each other, and the mo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from ipaddress import IPv4Address, IPv4Interface
 from itertools import permutations, product
@@ -24,7 +24,7 @@ from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.hints import suggestion
 from containernet_env.model.link import Distribution, IndependentLoss, Jitter, Loss
 from containernet_env.network import measure
-from containernet_env.network.interface import Interface, read_addresses, read_gateway
+from containernet_env.network.interface import Interface, has_bridge, read_addresses, read_gateway
 from containernet_env.network.link import Fabric
 from containernet_env.network.measure import Capture
 
@@ -196,7 +196,7 @@ class LiveLinks:
 
         ``sets``: two or more, none empty, no host twice. Frames are dropped on arrival at a host, so those under way
         between two sets are lost; links stay up and carry all traffic. Refused if a host in no
-        set forwards between two.
+        set forwards between two, as a router or as a bridge.
         """
         groups = [[self._node(node) for node in group] for group in sets]
         if len(groups) < 2 or not all(groups):
@@ -209,11 +209,11 @@ class LiveLinks:
                 raise UsageError(f"{node.name} is in the partition twice")
             if not self._ends_of(node):
                 raise UsageError(f"{node.name} has no link")
-        for one, other, router in routed(groups, self.hosts):
-            if router not in [node.name for node in nodes]:
+        for one, other, between in forwarded(groups, self.hosts, self.links):
+            if between not in [node.name for node in nodes]:
                 raise UsageError(
-                    f"{one.name} reaches {other.name} through {router}, which is in no set, so they would not be "
-                    f"parted: add {router} to one of the sets"
+                    f"{one.name} reaches {other.name} through {between}, which is in no set, so they would not be "
+                    f"parted: add {between} to one of the sets"
                 )
         with self.changing:
             at_ns = self.fabric.partition([[end for node in group for end in self._ends_of(node)] for group in groups])
@@ -370,24 +370,52 @@ class LiveLinks:
         )
 
 
-def routed(groups: Sequence[Sequence[Any]], hosts: Iterable[Any]) -> Iterator[tuple[Any, Any, str]]:
-    """Hosts of different groups that reach each other through a router, with its name, or address if it is no host.
+def forwarded(
+    groups: Sequence[Sequence[Any]], hosts: Iterable[Any], links: Iterable[Any]
+) -> Iterator[tuple[Any, Any, str]]:
+    """Hosts of different groups that reach each other through a third one, with its name, or address if it is no host.
 
-    By the hosts' own routes, unless one shares all networks of the other. Hosts that have ended have none.
+    By the hosts' own routes, unless switches join the two and one shares all networks of the other, and by the bridges
+    in hosts. Hosts that have ended have neither.
     """
+    hosts, links = [*hosts], [*links]
+    switched = _segments(links, lambda node: not isinstance(node, Host))
     pairs = [pair for one, other in permutations(groups, 2) for pair in product(one, other)]
-    pairs = [(one, other) for one, other in pairs if not _shared_network(one, other)]
+    pairs = [pair for pair in pairs if not (_shared_network(*pair) and _joined(switched, pair))]
     if not pairs:
         return
-    held = {}
+    held, bridges, parted = {}, [], {node for group in groups for node in group}
     for host in hosts:
         with suppress(ProcessGoneError):
             held[host] = read_addresses(host.pid)
+            if host not in parted and len(switched.get(host, ())) > 1 and has_bridge(host.pid):
+                bridges.append(host)
     owners = {str(address.ip): host.name for host, addresses in held.items() for address in addresses}
+    bridged = _segments(links, lambda node: not isinstance(node, Host) or node in bridges)
     for one, other in pairs:
         for address in held.get(other, ()):
             if one in held and (gateway := read_gateway(one.pid, str(address.ip))) is not None:
                 yield one, other, owners.get(gateway, gateway)
+        if _joined(bridged, (one, other)) and not _joined(switched, (one, other)):
+            yield one, other, next(host.name for host in bridges if _joined(bridged, (one, host)))
+
+
+def _segments(links: Sequence[Any], joins: Callable[[Any], bool]) -> dict[Any, set[int]]:
+    """The segments, by number, that each node has links in: links that meet in a node that ``joins`` share theirs."""
+    segment = [*range(len(links))]
+    at: dict[Any, list[int]] = {}
+    for number, link in enumerate(links):
+        for intf in (link.intf1, link.intf2):
+            at.setdefault(intf.node, []).append(number)
+    for numbers in (numbers for node, numbers in at.items() if joins(node)):
+        merged = {segment[number] for number in numbers}
+        segment = [min(merged) if own in merged else own for own in segment]
+    return {node: {segment[number] for number in numbers} for node, numbers in at.items()}
+
+
+def _joined(segments: Mapping[Any, set[int]], pair: tuple[Any, Any]) -> bool:
+    one, other = pair
+    return bool(segments.get(one, set()) & segments.get(other, set()))
 
 
 def _shared_network(one: Any, other: Any) -> bool:

@@ -86,6 +86,12 @@ def read_gateway(pid: int, address: str) -> str | None:
     return json.loads(shown)[0].get("gateway") if shown.strip() else None
 
 
+def has_bridge(pid: int) -> bool:
+    """Whether there is a bridge in the namespace of ``pid``."""
+    # iproute2 prints empty objects for filtered entries.
+    return any(json.loads(netns.run(pid, ["ip", "-j", "link", "show", "type", "bridge"]).stdout or "[]"))
+
+
 def delete_interface(pid: int, name: str) -> bool:
     """Remove an interface from the namespace of ``pid``; false where it has gone, with its other end for instance."""
     try:

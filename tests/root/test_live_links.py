@@ -148,6 +148,33 @@ def test_a_partition_between_hosts_that_a_router_joins(monkeypatch: pytest.Monke
 
 
 @needs_emulator
+@pytest.mark.parametrize("between", ["router", "bridge"])
+def test_a_partition_of_one_network_that_a_host_forwards_in(between: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have addresses of one network, but nothing between them is a switch."""
+    with Containernet(controller=None, **keywords_of("emulator", monkeypatch)) as net:
+        h1, h2, middle = net.addHost("h1"), net.addHost("h2"), net.addHost("m")
+        net.addLink(h1, middle)
+        net.addLink(h2, middle, params2={"ip": "10.0.0.4/8"})
+        net.start()
+        net.partition([["h1"], ["h2"]])  # nothing forwards yet
+        net.heal()
+        if between == "router":
+            ends = zip((h1, h2), (middle.IP(), "10.0.0.4"), middle.intfs.values(), strict=True)
+            for (host, gateway, own), other in zip(ends, (h2, h1), strict=True):
+                netns.ip_batch(host.pid, [f"route add {other.IP()} via {gateway}"])
+                netns.ip_batch(middle.pid, [f"route add {host.IP()} dev {own.name}"])
+            netns.run(middle.pid, ["sysctl", "-w", "net.ipv4.ip_forward=1"])
+        else:
+            ports = [f"link set dev {own.name} master br0" for own in middle.intfs.values()]
+            netns.ip_batch(middle.pid, ["link add br0 type bridge", *ports, "link set dev br0 up"])
+        assert reach(h1, h2)
+        with pytest.raises(UsageError, match="h1 reaches h2 through m, which is in no set"):
+            net.partition([["h1"], ["h2"]])
+        net.partition([["h1", "m"], ["h2"]])
+        assert apart(h1, h2)
+
+
+@needs_emulator
 def test_every_parameter_changes_and_the_others_stay(emulated_net: Containernet) -> None:
     net = emulated_net
     net.set_delay("h1", "s1", "10ms")

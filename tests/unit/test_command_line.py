@@ -439,7 +439,8 @@ def test_lines_that_make_no_sense_are_refused_and_do_nothing(snapshot: SnapshotA
 class Routed(LiveLinks):
     """a and b in one network, c and d in others: a and c each have a router, which reach each other.
 
-    e and f share a network, and f has another one besides, which e reaches through r1.
+    e and f share a network, and f has another one besides, which e reaches through r1. g and h share theirs, in which
+    the bridge in m joins them.
     """
 
     ADDRESSES: ClassVar = {
@@ -449,6 +450,9 @@ class Routed(LiveLinks):
         "d": ["10.0.4.2"],
         "e": ["10.0.1.4", "10.0.5.4"],
         "f": ["10.0.5.5", "10.0.3.3"],
+        "g": ["10.0.6.7"],
+        "h": ["10.0.6.8"],
+        "m": [],
     }
     ROUTERS: ClassVar = {"r1": ("10.0.1.1", "10.0.2.1"), "r2": ("10.0.3.1", "10.0.2.2")}
     GATEWAYS: ClassVar = {
@@ -466,7 +470,8 @@ class Routed(LiveLinks):
         for host in self.hosts:
             host.intfs = {n: SimpleNamespace(ip=address, prefixLen=24) for n, address in enumerate(self.at[host.name])}
         self.nameToNode = {host.name: host for host in self.hosts}
-        self.links = []
+        ends = [{name: mock.Mock(node=self.nameToNode[name]) for name in pair} for pair in ("gm", "mh")]
+        self.links = [mock.Mock(intf1=one, intf2=other) for one, other in (pair.values() for pair in ends)]
         self.changing = nullcontext()
         self.fabric = mock.Mock(**{"partition.return_value": 5, "heal.return_value": 6})
 
@@ -496,6 +501,8 @@ class Routed(LiveLinks):
         ("a|d", None),  # its container has ended
         ("e|f", "e reaches f through r1"),
         ("f|e", "e reaches f through r1"),
+        ("g|h", "g reaches h through m"),
+        ("g m|h", None),
     ],
 )
 def test_hosts_that_a_router_joins_are_parted_with_it_or_not_at_all(
@@ -505,6 +512,7 @@ def test_hosts_that_a_router_joins_are_parted_with_it_or_not_at_all(
     net = Routed()
     monkeypatch.setattr(live_links, "read_addresses", net.addresses)
     monkeypatch.setattr(live_links, "read_gateway", net.gateway)
+    monkeypatch.setattr(live_links, "has_bridge", lambda pid: net.hosts[pid].name == "m")
     groups = [group.split() for group in sets.split("|")]
     if router is not None:
         with pytest.raises(UsageError, match=f"{router}, which is in no set"):
