@@ -82,6 +82,12 @@ class LoadResult:
         return int(self.values["codes"].get("Check", 0))
 
     @property
+    def without_answer(self) -> int:
+        """How many requests had no good answer, those of the warm-up included, which are in no other figure."""
+        warmup = self.values["warmup"] or {"failed": 0, "unknown": 0}
+        return self.failed + int(warmup["failed"]) + int(warmup["unknown"])
+
+    @property
     def second_tries(self) -> int:
         """How many good answers to writes took a second round trip, because of whether their key existed."""
         return int(self.values.get("second_tries", 0))

@@ -344,7 +344,7 @@ class Matrix:
                 answer = replace(answer, error=None)
         failure, error = self._why_failed(answer, dead_before)
         self._follower.report_deaths(self._target.cluster.deaths())
-        if error is not None or (answer.load is not None and (answer.load.failed or answer.load.unknown)):
+        if error is not None or (answer.load is not None and answer.load.without_answer):
             self.damaged = f"requests of {scenario.name} failed on this testbed"
         # If a member died before, this scenario is not the cause.
         of_testbed = failure is not None or self._follower.lost is not None or bool(dead_before)

@@ -18,6 +18,7 @@ from containernet_env.base.errors import Interrupted, MissingRequirementError, R
 from containernet_env.cli import main
 from containernet_env.cli.sweep import sweep_command
 from containernet_env.model.findings import Finding
+from containernet_env.model.load_result import LoadResult
 from containernet_env.model.proof import NetworkProof
 from containernet_env.network.rtt import Tolerance
 from containernet_env.results import csv_file
@@ -270,7 +271,7 @@ def test_a_testbed_that_cannot_be_ends_nothing_but_itself(sweep: Sweeping) -> No
         assert sweep.run(repeat=2) == Counts(CELLS, 0, CELLS)
 
 
-@pytest.mark.parametrize("damage", ["failed", "explained", "died"])
+@pytest.mark.parametrize("damage", ["failed", "explained", "died", "warm-up"])
 def test_a_cell_inherits_no_damage_of_another_one(
     sweep: Sweeping, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,8 +280,11 @@ def test_a_cell_inherits_no_damage_of_another_one(
     if damage == "explained":  # by a configured event, so the row has no error
         monkeypatch.setattr(matrix, "failures_explained", lambda *_: True)
     beds.special[2] = lambda: (damage == "died" and beds[0].cluster.kill("etcd2")) or FAILED
+    if damage == "warm-up":  # its requests are in no figure
+        warmup = {"ok": 90, "failed": 10, "unknown": 0, "abandoned": 0, "total_s": 1.0}
+        beds.special[2] = Answer(LoadResult.from_json({**result_of().values, "warmup": warmup}), None)
     beds.special[3] = lambda: FAILED if len(beds) == 1 else GOOD
-    expected = ALL if damage == "explained" else Counts(CELLS - 1, 1, 0)
+    expected = ALL if damage in ("explained", "warm-up") else Counts(CELLS - 1, 1, 0)
     assert sweep.run(*axes) == expected and sweep.of(*axes).counts() == expected
     assert (len(beds), beds.asked) == (2, CELLS) and values(sweep, "Reused")[2:3] == ["nothing"]
     note = sweep.notes.notes[-1]
