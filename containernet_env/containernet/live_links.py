@@ -371,20 +371,21 @@ class LiveLinks:
 
 
 def forwarded(
-    groups: Sequence[Sequence[Any]], hosts: Iterable[Any], links: Iterable[Any]
+    groups: Sequence[Sequence[Any]], hosts: Sequence[Any], links: Sequence[Any]
 ) -> Iterator[tuple[Any, Any, str]]:
     """Hosts of different groups that reach each other through a third one, with its name, or address if it is no host.
 
     By the hosts' own routes, unless switches join the two and one shares all networks of the other, and by the bridges
     in hosts. Hosts that have ended have neither.
     """
-    hosts, links = [*hosts], [*links]
     switched = _segments(links, lambda node: not isinstance(node, Host))
     pairs = [pair for one, other in permutations(groups, 2) for pair in product(one, other)]
     pairs = [pair for pair in pairs if not (_shared_network(*pair) and _joined(switched, pair))]
     if not pairs:
         return
-    held, bridges, parted = {}, [], {node for group in groups for node in group}
+    held: dict[Any, list[IPv4Interface]] = {}
+    bridges: list[Any] = []
+    parted = {node for group in groups for node in group}
     for host in hosts:
         with suppress(ProcessGoneError):
             held[host] = read_addresses(host.pid)

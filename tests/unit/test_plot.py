@@ -174,7 +174,9 @@ def test_rows_without_a_point_are_counted_below_the_figure(tmp_path: Path) -> No
     done = shown("plot", path, *options)
     told = "not shown: 1 row without link delay, one way (ms); 1 row without p99.9"
     assert done.output.splitlines()[:2] == ["--where leaves out 1 of 5 rows", told]
-    assert f"<!-- {told} -->" in (tmp_path / "fig.svg").read_text()
+    picture = (tmp_path / "fig.svg").read_text()
+    assert f"<!-- {told} -->" in picture
+    assert "logarithmic" not in picture  # without --x-scale
 
 
 def test_what_follows_from_the_network_splits_no_line_and_merges_no_points(tmp_path: Path) -> None:
