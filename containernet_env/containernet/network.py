@@ -19,6 +19,7 @@ from mininet.link import Intf, Link, OVSLink, TCIntf, TCLink, TCULink
 from mininet.log import error, info
 from mininet.net import VERSION, Mininet
 from mininet.node import Controller, Host, NullController, Switch
+from mininet.util import ipAdd
 
 from containernet_env.base import clock, programs
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
@@ -178,12 +179,23 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
             params.setdefault("context", self.context)
             self._had_containers = True
         address = params.get("ip")
-        for host in self.hosts:
-            if address and str(host.params.get("ip", "")).split("/")[0] == str(address).split("/")[0]:
-                raise UsageError(f"host {name}: the address {address} is {host.name}'s already")
+        owners = self._owners()
+        if address and (owner := owners.get(str(address).split("/")[0])) is not None:
+            raise UsageError(f"host {name}: the address {address} is {owner}'s already")
+        # Mininet counts the addresses that it gives by itself, whoever has one of them.
+        while not address and ipAdd(self.nextIP, self.prefixLen, self.ipBaseNum) in owners:
+            self.nextIP += 1
         if address:
             params["ip"] = "{}/{}".format(*_address(f"host {name}", str(address), self.prefixLen))
         return super().addHost(name, cls=wanted, **params)
+
+    def _owners(self) -> dict[str, str]:
+        """The host of every address: those of its interfaces now, else the one that its first interface will have."""
+        owners = {}
+        for host in self.hosts:
+            held = [intf.ip for intf in host.intfs.values() if intf.ip] or [host.params.get("ip")]
+            owners.update({str(address).split("/")[0]: host.name for address in held if address})
+        return owners
 
     def addDocker(self, name: str, cls: type[Docker] = Docker, **params: Any) -> Docker:
         """Add a container as a host; returns before it is up (see ``Docker``)."""

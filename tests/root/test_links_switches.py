@@ -139,6 +139,20 @@ def test_links_come_and_go_while_it_runs(net: Containernet) -> None:
     assert reach(h1, h3)
 
 
+def test_an_address_is_its_hosts_until_that_has_another(net: Containernet) -> None:
+    """The address before `setIP` stayed taken, the new one could be given again; Mininet's own count gave h3 h2's."""
+    net.addSwitch("s1")
+    for name, given in (("h1", {}), ("h2", {"ip": "10.0.0.3"}), ("h3", {})):
+        net.addLink(net.addHost(name, **given), "s1")
+    net.start()
+    assert [host.IP() for host in net.hosts] == ["10.0.0.1", "10.0.0.3", "10.0.0.4"]
+    net["h1"].setIP("10.0.0.9/8")
+    with pytest.raises(UsageError, match=r"the address 10\.0\.0\.9 is h1's already"):
+        net.addHost("h4", ip="10.0.0.9")
+    net.addLink(net.addHost("h4", ip="10.0.0.1"), "s1")
+    assert reach(*net.hosts)
+
+
 def test_a_topology_object(net: Containernet) -> None:
     class Pair(Topo):  # type: ignore[misc]
         def build(self, **_options: Any) -> None:
