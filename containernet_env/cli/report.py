@@ -12,6 +12,7 @@ import click
 
 from containernet_env.base.errors import UsageError
 from containernet_env.cli.output import plain
+from containernet_env.model.names import split
 
 if TYPE_CHECKING:
     from containernet_env.report.axes import XScale
@@ -74,10 +75,14 @@ def report_command(files: tuple[Path, ...], output: Path, title: str | None, x_s
     "--x", required=True, metavar="AXIS", help="What was configured: link_delay, clients, or any column's name."
 )
 @click.option(
-    "--y", "ys", required=True, metavar="FIGURES", help="What was measured, a panel each: p50,p99,throughput."
+    *("--y", "ys"),
+    required=True,
+    multiple=True,
+    metavar="FIGURES",
+    help="What was measured, a panel each: p50,p99,throughput.",
 )
 @click.option(
-    "--by", default="", metavar="AXES", help="A line for each combination of values of these: bandwidth,type."
+    "--by", multiple=True, metavar="AXES", help="A line for each combination of values of these: bandwidth,type."
 )
 @click.option("--where", multiple=True, metavar="AXIS=VALUE", help="Only rows that have this value; repeatable.")
 @_x_scale
@@ -85,7 +90,13 @@ def report_command(files: tuple[Path, ...], output: Path, title: str | None, x_s
     *("-o", "--output"), required=True, type=_path, metavar="FIGURE", help="A name that ends in .pdf, .svg or .png."
 )
 def plot_command(
-    files: tuple[Path, ...], x: str, ys: str, by: str, where: tuple[str, ...], x_scale: XScale, output: Path
+    files: tuple[Path, ...],
+    x: str,
+    ys: tuple[str, ...],
+    by: tuple[str, ...],
+    where: tuple[str, ...],
+    x_scale: XScale,
+    output: Path,
 ) -> int:
     """Draw medians over repetitions, with their intervals, of results files against one axis.
 
@@ -106,7 +117,7 @@ def plot_command(
     check_output(numbers, re.compile(paper.NUMBERS), files)
     every = read_rows(files, _note)
     rows = paper.chosen(every, where)
-    drawing = paper.plan(rows, x, _words("--y", ys), _words("--by", by) if by else [], x_scale)
+    drawing = paper.plan(rows, x, split("--y", ys), split("--by", by), x_scale)
     for module in ("matplotlib", "scipy"):
         packages.require(module, _note)
     picture = paper.draw(drawing, form)
@@ -120,13 +131,6 @@ def plot_command(
         _note(drawing.left_out)
     click.echo(f"{output}: {len(drawing.lines)} lines of {len(rows):,} rows; the numbers are in {numbers}")
     return 0
-
-
-def _words(option: str, text: str) -> list[str]:
-    words = [word.strip() for word in text.split(",")]
-    if not all(words):
-        raise UsageError(f"{option} {text}: write names with commas between them")
-    return words
 
 
 # --- table ------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from rich.text import Text
 from containernet_env.base.units import format_number
 from containernet_env.cli.output import plain
 from containernet_env.cli.terminal import console, milliseconds_text, name_text, rate_text, seconds_text
-from containernet_env.model.names import listed
+from containernet_env.model.names import listed, split
 
 if TYPE_CHECKING:
     from containernet_env.results.comparison import Cell, Comparison
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="COLUMN",
     help="Merge rows that agree in this column, and no matter in which others: link_delay, clients, or any column's "
-    "name; repeatable. "
-    "By default rows are merged that agree in everything configured, in CPU model and commit.",
+    "name; several with commas between them. By default rows are merged that agree in everything configured, in CPU "
+    "model and commit.",
 )
 @click.option("--all", "every", is_flag=True, help="Take rows into the medians whose figures are not certainly valid.")
 @click.option("--json", "form", flag_value="json", help="Print JSON.")
@@ -45,7 +45,7 @@ def results_command(file: Path, by: tuple[str, ...], every: bool, form: str | No
     from containernet_env.results.repetitions import FIGURES, summarize
 
     # Not in the output for programs.
-    summary = summarize(load(file, lambda text: click.echo(plain(text), err=True)), by, every)
+    summary = summarize(load(file, lambda text: click.echo(plain(text), err=True)), split("--by", by), every)
     if form == "json":
         click.echo(summary.to_json(orient="records", indent=1, double_precision=9))
         return
@@ -131,7 +131,8 @@ class _Share(click.ParamType[float]):
     "figures",
     multiple=True,
     metavar="COLUMN",
-    help="What is compared: throughput, p50, p99, another percentile, ServiceTime_50%_s and so on; repeatable. "
+    help="What is compared: throughput, p50, p99, another percentile, ServiceTime_50%_s and so on; several with "
+    "commas between them. "
     "By default throughput, and p50 of scenarios with a configured rate.",
 )
 @click.option(
@@ -166,7 +167,7 @@ def compare_command(
     from containernet_env.results.comparison import FIGURES, compare, read
     from containernet_env.results.csv_file import csv_text
 
-    names = [column_of("--figure", name, FIGURES) for name in figures]
+    names = [column_of("--figure", name, FIGURES) for name in split("--figure", figures)]
     sides = [read(paths, note) for paths in ((a, *also_a), (b, *also_b))]
     called = (f"A ({', '.join(map(str, (a, *also_a)))})", f"B ({', '.join(map(str, (b, *also_b)))})")
     found = compare(sides[0], sides[1], list(dict.fromkeys(names)), called)

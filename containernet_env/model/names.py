@@ -95,6 +95,17 @@ def easiest(columns: Iterable[str]) -> Iterator[str]:
         yield (*synonyms(column), column)[1]
 
 
+def split(option: str, texts: Iterable[str]) -> list[str]:
+    """The names in the values of an option that is repeatable and takes several at once. Raises ``UsageError``."""
+    names = []
+    for text in texts:
+        words = [word.strip() for word in text.split(",")]
+        if not all(words):
+            raise UsageError(f"{option} {text}: write names with commas between them")
+        names += words
+    return names
+
+
 def column_of(option: str, name: str, columns: Sequence[str]) -> str:
     """The one of ``columns`` that a user means by ``name``. Raises ``UsageError`` with the available names."""
     found = find(name, columns)

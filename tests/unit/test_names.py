@@ -63,6 +63,15 @@ def test_commands_take_either_name_and_suggest_for_typing_errors(tmp_path: Path)
         words, names = options
         answers = {(done.output, str(done.exception)) for name in names for done in (shown(*words, name),)}
         assert len(answers) == 1 and not any("no such column" in word for word in answers.pop()), words
+    for words, option, two in (
+        (("results", out, "--csv"), "--by", ("link_delay", "clients")),
+        (("compare", out, out), "--figure", ("p50", "p99")),
+        (("plot", out, "--x", "rate", "--y", "p50", "-o", tmp_path / "fig.svg"), "--by", ("link_delay", "clients")),
+        (("plot", out, "--x", "rate", "-o", tmp_path / "fig.svg"), "--y", ("p50", "p99")),
+    ):
+        given = ((option, ",".join(two)), (option, two[0], option, two[1]))
+        answers = {(done.output, str(done.exception)) for one in given for done in (shown(*words, *one),)}
+        assert len(answers) == 1 and not any("no such column" in word for word in answers.pop()), words
     plot = ("plot", out, "--x", "link_delay", "--y", "p50", "-o", tmp_path / "fig.svg")
     for words, name, meant in (
         (("results", out), "--by", "link_delay"),
