@@ -203,6 +203,17 @@ class ContainerHost(Host):  # type: ignore[misc]
         found, self.readbuf = self.readbuf[:size], self.readbuf[size:]
         return str(found)
 
+    def readline(self) -> str | None:
+        """The next line of the running command; ``None`` until it is whole. Mininet's own reads a part of it again."""
+        held, self.readbuf = self.readbuf, ""
+        line, end, rest = (held if "\n" in held else held + self.read()).partition("\n")
+        self.readbuf = rest if end else line
+        return line if end else None
+
+    def waitReadable(self, timeoutms: int | None = None) -> Any:
+        """See Mininet, which calls what ``readline`` has left nothing to read, so that ``waitOutput`` never returns."""
+        return True if self.readbuf else super().waitReadable(timeoutms)
+
     def write(self, data: str) -> None:
         """Type into the running command."""
         if self._shell is not None:

@@ -211,6 +211,14 @@ def test_monitor_returns_when_its_time_is_over_though_nothing_was_printed() -> N
         assert host.waiting
         host.write("hello\n")
         assert host.waitOutput() == "got hello\r\n"
+        host.sendCmd("echo -n par; read line; echo tial; echo next")
+        while host.readbuf != "par":
+            assert host.readline() is None
+        host.write("\n")
+        lines: list[str] = []
+        while len(lines) < 2:
+            lines += filter(None, [host.readline()])
+        assert lines == ["partial\r", "next\r"] and host.waitOutput() == ""
         assert host.last_status == 0
     finally:
         host.release()
