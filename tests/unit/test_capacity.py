@@ -51,15 +51,6 @@ def shortages(plan: Plan, *samples: CostSample) -> tuple[Any, ...]:
     return carried(plan, known(*(samples or (sample(),)))).shortages
 
 
-def test_members_that_their_own_limits_stop_set_the_rate(tmp_path: Path) -> None:
-    """100 clients / (18 ms floor + 2 ms CPU) would ask for 5000/s; a core of the leader's gives 1000/s: 3.7 cores."""
-    (short,) = shortages(plan_of(tmp_path))
-    assert (short.resource, short.has, short.enough, short.cores) == ("machine", 2, pytest.approx(1.9), 4)
-    assert short.wanted == pytest.approx(2.5 + 0.6 + 0.5 + 0.1)
-    assert short.rate_per_s == pytest.approx(1.9 / 3.7e-3)
-    assert short.clients == 10  # 513.5/s, 20 ms each
-
-
 def of(*samples: CostSample, **options: Any) -> tuple[tuple[CostSample, ...], dict[str, Any], dict[str, Any]]:
     """The samples that are known, what the scenario has instead of 100 clients, and options of ``plan_of``."""
     load = {name: options.pop(name) for name in ("clients", "rate") if name in options}
@@ -115,16 +106,17 @@ def test_what_is_short_and_how_many_cores_are_wanted(tmp_path: Path, loaded: Any
     assert [(one.resource, one.wanted) for one in found] == [(name, pytest.approx(wanted)) for name, wanted in short]
 
 
-def test_the_rate_and_the_clients_that_fit_follow(tmp_path: Path) -> None:
+def test_what_a_shortage_says_of_rate_clients_and_cores(tmp_path: Path) -> None:
+    """100 clients / (18 ms floor + 2 ms CPU) would ask for 5000/s; a core of the leader's gives 1000/s: 3.7 cores."""
+    (short,) = shortages(plan_of(tmp_path))
+    assert (short.resource, short.has, short.enough, short.cores) == ("machine", 2, pytest.approx(1.9), 4)
+    assert (short.wanted, short.rate_per_s) == pytest.approx((2.5 + 0.6 + 0.5 + 0.1, 1.9 / 3.7e-3))
+    assert short.clients == 10  # 513.5/s, 20 ms each
     found = shortages(plan_of(tmp_path, cpus="unlimited"))
     assert [(round(one.rate_per_s), one.clients) for one in found] == [(514, 10), (1800, 36), (1800, 36)]
     (limited,) = shortages(plan_of(tmp_path, client=client(0.5), machine_cores=8))
-    assert limited.has == 0.5
-
-
-def test_a_core_that_is_kept_for_the_emulator_is_not_shared(tmp_path: Path) -> None:
-    (short,) = shortages(plan_of(tmp_path, links_cpu=1, other_cores=(0,)))
-    assert (short.has, short.cores) == (1, 5)
+    (kept,) = shortages(plan_of(tmp_path, links_cpu=1, other_cores=(0,)))  # a core for the emulator is not shared
+    assert (limited.has, kept.has, kept.cores) == (0.5, 1, 5)
 
 
 def test_the_worst_comes_first_and_repetitions_count_once(tmp_path: Path) -> None:
@@ -377,20 +369,11 @@ def test_a_full_disk_leaves_the_file_as_it_was(place: Path, monkeypatch: pytest.
     assert (capacity.read(KEY), os.listdir(place.parent)) == ((known(sample()), None), [capacity.NAME])
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{",
-        b"\xff\xfe",
-        b"[]",
-        b"[" * 100_000,
-        b'{"schema": 2, "machines": []}',
-        b'{"schema": 1, "machines": [], "more": 1}',
-        b'{"schema": 1, "machines": [{"machine": {"cores": -1}}]}',
-        b" " * (5 << 20),
-    ],
-)
+NOT_OURS = [b"", b"{", b"\xff\xfe", b"[]", b"[" * 100_000, b" " * (5 << 20), b'{"schema": 2, "machines": []}']
+NOT_OURS += [b'{"schema": 1, "machines": [], "more": 1}', b'{"schema": 1, "machines": [{"machine": {"cores": -1}}]}']
+
+
+@pytest.mark.parametrize("content", NOT_OURS)
 def test_a_file_that_is_not_ours_is_ignored_with_a_note_and_replaced(place: Path, content: bytes) -> None:
     place.parent.mkdir()
     place.write_bytes(content)

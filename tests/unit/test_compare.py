@@ -52,24 +52,6 @@ def table(path: Path, made: Sequence[dict[str, str]]) -> pandas.DataFrame:
     return _TABLES[key].copy()
 
 
-def test_settings_that_follow_from_the_network_match_no_cells_and_chosen_ones_do(tmp_path: Path) -> None:
-    """At another bandwidth the heartbeat that follows from the RTT was another one, and the cell was in one file."""
-
-    def side(run: str, timing: Sequence[str], **more: str) -> pandas.DataFrame:
-        made = []
-        for delay, ms in zip(("5", "25"), timing, strict=True):
-            network = {"LinkDelay_ms": delay, "Heartbeat_ms": ms, "ConfigHash": f"{run}{delay}"}
-            made += rows(EVEN, f"{run}-{delay}", **network, **more)
-        return table(tmp_path / f"{run}.csv", made)
-
-    a = side("a", ("100", "101"), Bandwidth_mbps="1000")
-    found = compare(a, side("b", ("100", "103"), Bandwidth_mbps="10"))
-    assert [cell.title for cell in found.cells] == ["w, 5", "w, 25"] and found.only == ((), ())
-    assert [name for name, *_ in found.differs] == ["Bandwidth_mbps", "ConfigHash"]
-    found = compare(a, side("c", ("500", "500"), Bandwidth_mbps="1000"))
-    assert len(found.cells) == 2 and ("Heartbeat_ms", "100, 101", "500") in found.differs
-
-
 def seed_file(path: Path, factor: float, repetitions: int = 6, requests: str = "100") -> Path:
     """A file of the seed's form: writes of 8 and of 256 bytes."""
     fixed = dict.fromkeys(COLUMNS, "0.010000") | {"TestType": "write", "ClusterSize": "3", "RequestCount": requests}
@@ -101,20 +83,28 @@ def scaled(values: Sequence[float], factor: float) -> list[float]:
     return [factor * value for value in values]
 
 
+AT_BEST = "cannot tell: {} against {} repetitions{} can at best reach p = {}"
+
+
 @pytest.mark.parametrize(
-    ("b", "figure", "verdict", "words"),
+    ("a", "b", "figure", "words"),
     [
-        (scaled(EVEN, 0.9), "Requests/sec", "slower", "B 8.2 to 12 % slower"),
-        (scaled(EVEN, 1.2), "Requests/sec", "faster", "% faster"),
-        (scaled(EVEN, 0.8), "50%", "slower", "% slower"),
-        (scaled(EVEN, 1.2), "50%", "faster", "% faster"),
+        (EVEN, scaled(EVEN, 0.9), "Requests/sec", "B 8.2 to 12 % slower"),
+        (EVEN, scaled(EVEN, 1.2), "Requests/sec", "% faster"),
+        (EVEN, scaled(EVEN, 0.8), "50%", "% slower"),
+        (EVEN, scaled(EVEN, 1.2), "50%", "% faster"),
+        (EVEN[:3], scaled(EVEN[:3], 2), "Requests/sec", AT_BEST.format(3, 3, "", "0.1; 4 each are needed")),
+        ([1.0] * 8, [1.0] * 8, "Requests/sec", AT_BEST.format(8, 8, " with equal values", "1")),
     ],
 )
-def test_more_requests_and_less_time_are_faster(
-    tmp_path: Path, b: Sequence[float], figure: str, verdict: str, words: str
+def test_more_requests_and_less_time_are_faster_and_too_few_repetitions_say_what_it_takes(
+    tmp_path: Path, a: Sequence[float], b: Sequence[float], figure: str, words: str
 ) -> None:
-    (cell,) = compared(tmp_path, rows(EVEN, "1"), rows(b, "2"), figure).cells
-    assert (cell.verdict, cell.repetitions, cell.rows) == (verdict, (6, 6), (6, 6))
+    (cell,) = compared(tmp_path, rows(a, "1"), rows(b, "2"), figure).cells
+    if words.startswith("cannot tell"):
+        assert (cell.verdict, cell.words) == ("cannot tell", words)
+        return
+    assert (cell.verdict, cell.repetitions, cell.rows) == (words.rpartition(" ")[2], (6, 6), (6, 6))
     assert cell.words.endswith(words) and cell.p == cell.adjusted_p == pytest.approx(2 / 924)
     assert cell.ratio is not None and cell.ratio.low is not None and cell.ratio.high is not None
     assert cell.ratio.low < (b[0] if figure != "50%" else 1 / b[0]) < cell.ratio.high
@@ -124,20 +114,6 @@ def test_scenarios_with_a_rate_are_compared_by_their_median(tmp_path: Path) -> N
     a = rows(EVEN, "1") + rows(EVEN, "1", Scenario="r", OfferedRate_per_s="500.0000")
     found = compared(tmp_path, a, [row | {"RunId": "2"} for row in a])
     assert [(cell.title, cell.figure) for cell in found.cells] == [("w", "Requests/sec"), ("r", "50%")]
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "words"),
-    [
-        (EVEN[:3], scaled(EVEN[:3], 2), "3 against 3 repetitions can at best reach p = 0.1; 4 each are needed"),
-        ([1.0] * 8, [1.0] * 8, "8 against 8 repetitions with equal values can at best reach p = 1"),
-    ],
-)
-def test_too_few_repetitions_cannot_tell_and_say_what_it_takes(
-    tmp_path: Path, a: Sequence[float], b: Sequence[float], words: str
-) -> None:
-    (cell,) = compared(tmp_path, rows(a, "1"), rows(b, "2")).cells
-    assert (cell.verdict, cell.words) == ("cannot tell", f"cannot tell: {words}")
 
 
 @pytest.mark.parametrize(("repetitions", "verdict"), [(5, "cannot tell"), (6, "slower")])
@@ -208,26 +184,42 @@ def test_rows_that_are_not_certainly_valid_are_never_mixed_in(tmp_path: Path) ->
     assert found.left_out == ({"failed": 1, "not valid": 1, "of unknown validity": 1}, {})
 
 
-def test_what_differs_as_a_whole_is_compared_and_named(tmp_path: Path) -> None:
-    a = rows(EVEN, "1", LinkDelay_ms="3", Commit="x", Cores="2")
-    b = rows(EVEN, "2", LinkDelay_ms="4", Commit="y", Cores="2", ConfigHash="d")
+def delays(run: str, of: str, timing: Sequence[str] = (), **more: str) -> list[dict[str, str]]:
+    """Cells of these link delays, each with a topology and perhaps a heartbeat of its own."""
+    made = []
+    for place, delay in enumerate(of):
+        network = {"LinkDelay_ms": delay, "ConfigHash": more.get("ConfigHash", run + delay if timing else delay)}
+        network |= {"Heartbeat_ms": timing[place]} if timing else {}
+        made += rows(EVEN, run + delay, **more | network)
+    return made
+
+
+A_SIDE = delays("a", "59", ("100", "101"), Bandwidth_mbps="1000")
+OF_TWO = ["w, 5", "w, 9"]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "titles", "only", "differs"),
+    [
+        # What differs as a whole.
+        (delays("1", "3", Commit="x", ConfigHash="c"), delays("2", "4", Commit="y", ConfigHash="d"), ["w"], ((), ()),
+         [("LinkDelay_ms", "3", "4"), ("ConfigHash", "c", "d"), ("Commit", "x", "y")]),
+        # Axes of both sides, value by value.
+        (delays("a", "135", StoreVersion="3.5"), delays("b", "137", StoreVersion="3.6"), ["w, 1", "w, 3"],
+         (("w, 5",), ("w, 7",)), [("StoreVersion", "3.5", "3.6")]),
+        # At another bandwidth the heartbeat that follows from the RTT was another one, and the cell was in one file.
+        (A_SIDE, delays("b", "59", ("100", "103"), Bandwidth_mbps="10"), OF_TWO, ((), ()),
+         [("Bandwidth_mbps", "1000", "10"), ("ConfigHash", "a5, a9", "b5, b9")]),
+        (A_SIDE, delays("c", "59", ("500", "500"), Bandwidth_mbps="1000"), OF_TWO, ((), ()),
+         [("Heartbeat_ms", "100, 101", "500"), ("ConfigHash", "a5, a9", "c5, c9")]),
+    ],
+    ids=["as a whole", "axes of both", "settings that follow", "chosen settings"],
+)  # fmt: skip
+def test_what_is_matched_and_what_differs(
+    tmp_path: Path, a: Any, b: Any, titles: list[str], only: object, differs: list[object]
+) -> None:
     found = compared(tmp_path, a, b)
-    assert found.differs == (("LinkDelay_ms", "3", "4"), ("ConfigHash", "c", "d"), ("Commit", "x", "y"))
-    assert len(found.cells) == 1
-
-
-def test_axes_of_both_sides_are_matched_value_by_value(tmp_path: Path) -> None:
-    def side(run: str, delays: str, version: str) -> list[dict[str, str]]:
-        return [
-            row
-            for delay in delays
-            for row in rows(EVEN, run + delay, LinkDelay_ms=delay, ConfigHash=delay, StoreVersion=version)
-        ]
-
-    found = compared(tmp_path, side("a", "135", "3.5"), side("b", "137", "3.6"))
-    assert [cell.title for cell in found.cells] == ["w, 1", "w, 3"]
-    assert found.only == (("w, 5",), ("w, 7",))
-    assert found.differs == (("StoreVersion", "3.5", "3.6"),)
+    assert ([cell.title for cell in found.cells], found.only, [*found.differs]) == (titles, only, differs)
 
 
 def test_figures_that_are_missing_or_make_no_ratio_are_no_repetitions(tmp_path: Path) -> None:

@@ -68,15 +68,6 @@ def test_what_a_member_counted_between_two_looks() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("counts", "p99"),
-    [((99, 1, 0), 0.001), ((98, 2, 0), 0.002), ((0, 1, 0), 0.002), ((98, 0, 2), None), ((0, 0, 0), None)],
-)
-def test_the_99th_percentile_is_bounded_by_its_bucket(counts: tuple[int, ...], p99: float | None) -> None:
-    found = Durations.of(1.0, tuple(zip((0.001, 0.002, None), counts, strict=True)))
-    assert found.p99_at_most_s == p99 and (found.mean_s is None) is (sum(counts) == 0)
-
-
 def test_what_one_look_lacks_is_not_known() -> None:
     before, after = counted(BEFORE), counted(AFTER)
     assert EtcdMember.activity({}, after, None) == MemberActivity(data_bytes=1048576)
@@ -88,6 +79,8 @@ def test_what_one_look_lacks_is_not_known() -> None:
     assert found.log_syncs is None and found.commits is not None and found.leader_changes == 2
     other = counted(AFTER.replace('le="0.002"', 'le="0.003"'))
     assert EtcdMember.activity(before, other, None).log_syncs is None, "other buckets cannot be compared"
+    nothing = Durations.of(1.0, ((0.001, 0), (None, 0)))
+    assert (nothing.mean_s, nothing.p99_at_most_s) == (None, None)
 
 
 @pytest.mark.parametrize("text", ["", "<html>404</html>", "etcd_server_leader_changes_seen_total x\n\x00"])

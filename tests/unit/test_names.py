@@ -22,35 +22,26 @@ def test_axes_and_their_columns_stand_for_each_other() -> None:
     assert [find(name, COLUMNS) for name in ("Leader", "leader", "Total")] == ["Leader", "LeaderConfigured", "Total"]
 
 
-@pytest.mark.parametrize(
-    ("name", "column"),
-    [
-        *((name, "LinkDelay_ms") for name in ("link_delay", "linkdelay_ms", "link-delay", "Delay")),
-        *((name, "Requests/sec") for name in ("throughput", "requests/s", "Requests/sec", "rps")),
-        *((name, "99.9%") for name in ("p99.9", "P99.9", "99.9%")),
-        *((name, "ValueSize") for name in ("valSize", "val_size", "value_size")),
-        *((name, "Heartbeat_ms") for name in ("heartbeat_interval", "heartbeat", "Heartbeat_ms")),
-        ("client.cpus", "ClientCpus"),
-    ],
-)
-def test_names(name: str, column: str) -> None:
-    assert column_of("--x", name, COLUMNS) == column
+COLUMNS_OF = {
+    "LinkDelay_ms": ("link_delay", "linkdelay_ms", "link-delay", "Delay"),
+    "Requests/sec": ("throughput", "requests/s", "Requests/sec", "rps"),
+    "99.9%": ("p99.9", "P99.9", "99.9%"),
+    "ValueSize": ("valSize", "val_size", "value_size"),
+    "Heartbeat_ms": ("heartbeat_interval", "heartbeat", "Heartbeat_ms"),
+    "ClientCpus": ("client.cpus",),
+}
+AXES_OF = {
+    "link_delay": ("LinkDelay_ms", "link-delay", "delay"), "clients": ("ClientCount",), "valSize": ("ValueSize",),
+    "client.mem": ("ClientMemory_bytes",), "etcd2.link_delay": ("etcd2.LinkDelay_ms",),
+    "client.bandwidth": ("client.Bandwidth_mbps",), "etcd2.colour": ("etcd2.colour",),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("written", "name"),
-    [
-        *((name, "link_delay") for name in ("LinkDelay_ms", "link-delay", "delay")),
-        ("ClientCount", "clients"),
-        ("ValueSize", "valSize"),
-        ("ClientMemory_bytes", "client.mem"),
-        ("etcd2.LinkDelay_ms", "etcd2.link_delay"),
-        ("client.Bandwidth_mbps", "client.bandwidth"),
-        ("etcd2.colour", "etcd2.colour"),
-    ],
-)
-def test_names_of_axes(written: str, name: str) -> None:
-    assert axis_name(written) == name
+def test_names_of_columns_and_of_axes() -> None:
+    for column, names in COLUMNS_OF.items():
+        assert {name: column_of("--x", name, COLUMNS) for name in names} == dict.fromkeys(names, column)
+    for axis, names in AXES_OF.items():
+        assert {name: axis_name(name) for name in names} == dict.fromkeys(names, axis)
 
 
 def test_commands_take_either_name_and_suggest_for_typing_errors(tmp_path: Path) -> None:

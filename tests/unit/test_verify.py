@@ -21,7 +21,7 @@ from containernet_env.config.scenarios import load_scenarios
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import ScheduledScenario
-from containernet_env.results.run_directory import KeptHistory, RunDirectory, histories_of
+from containernet_env.results.run_directory import RunDirectory
 from containernet_env.runs import verify as module
 from containernet_env.runs.load import BenchmarkServer, request_of
 from containernet_env.runs.observer import Histories, WrittenKeys, packed
@@ -122,30 +122,32 @@ KEPT_FILE = gzip.compress(LINES)
 KEPT = {"history": {"operations": 10, "lost": 0}}
 
 
-def test_client_and_store_leave_their_histories(tmp_path):
+WRITTEN, DELETED = {"revision": 42, "key": "d/1", "value": "abc"}, {"revision": 0, "key": "d/2", "value": None}
+NO_CLIENT = "its history could not be fetched: connection lost"
+COMPACTED = "is not there: it is compacted up to revision 77"
+
+
+@pytest.mark.parametrize(
+    ("store_has", "client", "end", "notes"),
+    [
+        ((), KEPT_FILE, {"whole": True}, []),
+        # A final state never looks like a history, and what is missing never looks whole.
+        (("final",), KEPT_FILE, {"whole": False, "final": True}, []),
+        (("final", "gone"), KEPT_FILE, {"whole": False, "final": False}, [f"the store's final state {COMPACTED}"]),
+        # The checker refuses a client's history that is cut off.
+        (("gone", "cut"), KEPT_FILE[:50], {"whole": False}, [NO_CLIENT, f"the store's own history {COMPACTED}"]),
+    ],
+)
+def test_client_and_store_leave_their_histories_and_what_is_missing(tmp_path, store_has, client, end, notes):
     store, outcome = Store(), ended(tmp_path, **KEPT)
+    for name in store_has:
+        setattr(store, name, True)
     store.histories.prepare(outcome.scheduled.scenario)
     store.histories.keep(outcome, "01-mixed")
-    assert store.asked == [("d/", 42, ["d/1", "d/2"])]
-    assert store.kept["01-mixed.jsonl.gz"] == KEPT_FILE
-    assert store.lines() == [
-        {"revision": 42, "key": "d/1", "value": "abc"},
-        {"revision": 0, "key": "d/2", "value": None},
-        {"whole": True},
-    ]
-    assert store.notes.notes == []
-
-
-def test_a_final_state_never_looks_like_a_history(tmp_path):
-    store, outcome = Store(), ended(tmp_path, **KEPT)
-    store.final = True
-    store.histories.keep(outcome, "01-mixed")
-    assert store.lines()[-1] == {"whole": False, "final": True}
-    store.gone = True
-    store.histories.keep(outcome, "01-mixed")
-    assert store.lines()[-1] == {"whole": False, "final": False}
-    (note,) = store.notes.notes
-    assert "the store's final state is not there: it is compacted" in note
+    assert store.asked == [("d/", 42, [] if store.cut else ["d/1", "d/2"])]
+    assert store.kept["01-mixed.jsonl.gz"] == client
+    assert store.lines() == [WRITTEN, *([] if store.gone else [DELETED]), end]
+    assert [note.split(": ", 1)[1] for note in store.notes.notes] == notes
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
@@ -158,18 +160,6 @@ def test_the_keys_of_writes_are_found_however_the_history_comes(size):
     damaged = WrittenKeys()
     damaged.take(b"no gzip")
     assert keys.all("") == ["1", "2"] and damaged.all("") == []
-
-
-def test_what_is_missing_of_them_is_told_and_never_looks_whole(tmp_path):
-    store = Store()
-    store.gone = store.cut = True
-    store.histories.keep(ended(tmp_path, **KEPT), "01-mixed")
-    assert store.kept["01-mixed.jsonl.gz"] == KEPT_FILE[:50]  # which the checker refuses as cut off
-    assert store.lines()[-1] == {"whole": False}
-    assert [note.split(": ", 1)[1] for note in store.notes.notes] == [
-        "its history could not be fetched: connection lost",
-        "the store's own history is not there: it is compacted up to revision 77",
-    ]
 
 
 def test_nothing_is_fetched_where_no_history_was_kept(tmp_path):
@@ -188,8 +178,6 @@ def test_lines_are_packed_in_pieces():
 
 def test_the_run_directory_holds_whole_histories_only(tmp_path):
     directory = RunDirectory(tmp_path / "out.csv", "run")
-    directory.write_history("01-a.jsonl.gz", [b"one", b"two"])
-    directory.write_history("01-a.store.jsonl.gz", [b"three"])
 
     def broken() -> Any:
         yield b"one"
@@ -197,11 +185,9 @@ def test_the_run_directory_holds_whole_histories_only(tmp_path):
 
     with pytest.raises(OSError, match="disk full"):
         directory.write_history("02-b.jsonl.gz", broken())
-    folder = directory.path / "history"
-    assert list(histories_of(directory.path)) == [
-        KeptHistory("01-a", folder / "01-a.jsonl.gz", folder / "01-a.store.jsonl.gz")
-    ]
-    assert (folder / "01-a.jsonl.gz").read_bytes() == b"onetwo" and len(list(folder.iterdir())) == 2
+    directory.write_history("01-a.jsonl.gz", [b"one", b"two"])
+    (kept,) = (directory.path / "history").iterdir()
+    assert (kept.name, kept.read_bytes()) == ("01-a.jsonl.gz", b"onetwo")
 
 
 class Gateway:
