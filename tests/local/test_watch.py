@@ -92,13 +92,10 @@ def test_it_answers_to_its_own_names_and_pages_alone(served: Server, headers: di
     assert status == 200 or asked(served, "/events", **given)[0] == 403
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "HEAD"])
-def test_it_takes_get_alone(served: Server, method: str) -> None:
-    status, headers, _ = asked(served, method=method)
-    assert (status, headers["Allow"]) == (405, "GET")
-
-
-def test_it_serves_no_file(served: Server, out: Path) -> None:
+def test_it_takes_get_alone_and_serves_no_file(served: Server, out: Path) -> None:
+    for method in ("POST", "PUT", "DELETE", "OPTIONS", "HEAD"):
+        status, headers, _ = asked(served, method=method)
+        assert (status, headers["Allow"]) == (405, "GET"), method
     out.write_text("secret")
     assert {asked(served, path)[0] for path in ("/out.csv", "/../out.csv", f"/{out}", "/events/", "/?x")} == {404}
 

@@ -66,16 +66,11 @@ def every_figure() -> ScenarioOutcome:
     rows = [(0, 1_900_000_000), (None, None), (3_500_000_000, 4_900_000_000)]
     timeline = [{"first_ok_ns": first, "last_ok_ns": last, "gap_ns": 0, "gap_end_ns": last} for first, last in rows]
     sizes = {"total": 2000, "clients": 12, "conns": 7, "key_size": 9, "val_size": 250, "key_space": 100}
-    asked: dict[str, Any] = {
-        "name": "m",
-        "type": "mixed",
-        "consistency": "s",
-        "target": "etcd2",
-        "put_ratio": Decimal("0.5"),
-    }
+    asked: dict[str, Any] = {"name": "m", "type": "mixed", "consistency": "s", "target": "etcd2"}
     kill = Disruption(verb="kill", target="leader", at_ns=2 * S)
     loss = Disruption(verb="loss", target="etcd3", every_ns=5 * S, value=0.01)
-    scenario = Scenario(**sizes | asked, rate=Decimal("267.25"), search=SEARCH, events=(kill, loss))
+    asked |= {"put_ratio": Decimal("0.5"), "rate": Decimal("267.25"), "search": SEARCH, "events": (kill, loss)}
+    scenario = Scenario(**sizes | asked)
     carried = (
         ExecutedEvent(1, 1, "event", "kill", "leader", None, ("etcd1",), 2 * S, 9, 2_000_000_000, "etcd1"),
         ExecutedEvent(2, 1, "event", "loss", "etcd3", 0.01, ("etcd3",), 5 * S, 12, 5_001_000_000, "etcd2"),
@@ -121,14 +116,8 @@ def test_every_column_holds_its_own_figure(snapshot: SnapshotAssertion) -> None:
     config = replace(CONFIG, nodes=nodes, client=client, etcd=EtcdSettings(data="tmpfs", leader="etcd2"))
     proof = NetworkProof("before", (Check("etcd1>s1", "loss", "unproved", "0.1 %"),))
     rtt = RttExpectation("etcd1", "etcd2", 12_000_000, 12_003_400)
-    machine: dict[str, Any] = {
-        "machine": "node7",
-        "cpu_model": "cpu x",
-        "cores": 4,
-        "kernel": "6.18.1",
-        "labs": 2,
-        "links_cpu": 1,
-    }
+    machine: dict[str, Any] = {"machine": "node7", "cpu_model": "cpu x", "cores": 4, "kernel": "6.18.1"}
+    machine |= {"labs": 2, "links_cpu": 1}
     run = {"seed": 4711, "config_hash": "c0ffee", "commit": "abc", "hosts": "containernet", "links": "tclink"}
     run |= {"congestion_control": "bbr", "timing": {"heartbeat_ms": 130, "election_ms": 1300}, "realtime": False}
     store = {"second_tries": True, "store_version": "3.7.3"}
@@ -171,20 +160,20 @@ BEHIND = open_loop(
 
 
 def reads(columns: Any, **span: Any) -> Any:
-    return FACTS, outcome(replace(READ, span=Span(**span))), dict(zip(NO_READ, columns, strict=False))
+    return outcome(replace(READ, span=Span(**span))), dict(zip(NO_READ, columns, strict=False))
 
 
 def linked(links: list[LinkSpec], jitter: str, loss: str) -> Any:
     """A row of members with these links."""
     nodes = tuple(replace(CONFIG.nodes[0], link=link) for link in links)
     facts = replace(FACTS, config=replace(CONFIG, nodes=nodes))
-    return facts, outcome(READ), {"LinkJitter_ms": jitter, "LinkLoss_ratio": loss}
+    return outcome(READ), {"LinkJitter_ms": jitter, "LinkLoss_ratio": loss}, facts
 
 
 def late(network: dict[str, Any] | None, stamps: str, lateness_us: str) -> Any:
     seen = LinkStatistics(network) if network is not None else None
     shown = {"LinkStamps": stamps, "LinkLateness_99%_us": lateness_us}
-    return FACTS, outcome(READ, network=seen), shown
+    return outcome(READ, network=seen), shown
 
 
 def varied() -> RunFacts:
@@ -197,77 +186,65 @@ def varied() -> RunFacts:
 
 
 PLAIN, JITTERY = LinkSpec.symmetric(3 * MS, 10**9), Jitter("normal", 500_000)
-CASES: dict[str, tuple[RunFacts, ScenarioOutcome, dict[str, str]]] = {
+CASES: dict[str, tuple[ScenarioOutcome, dict[str, str], *tuple[RunFacts, ...]]] = {
     "a closed loop has no schedule": (
-        FACTS,
         outcome(READ, closed_loop(ok=998, failed=2, outcomes=OUTCOMES)),
         dict.fromkeys(("OfferedRate_per_s", "AchievedRate_per_s", "Unsent", "FellBehind", "GeneratorLate"), "-")
         | {"Unknown": "2", "Errors": "2", "Excluded": "2", **NO_SERVICE_TIME},
     ),
     "an open loop has its rate and both times": (
-        FACTS,
         outcome(RATED, BEHIND),
         {"OfferedRate_per_s": "500.0000", "AchievedRate_per_s": "499.8765", "Unsent": "4", "Unknown": "2"}
         | {"FellBehind": "yes", "GeneratorLate": "3", "Excluded": "6", "ServiceTime_50%_s": "0.001000"}
         | {"ServiceTime_95%_s": "0.001235", "ServiceTime_99%_s": "0.003000", "ServiceTime_99.9%_s": "-"},
     ),
-    "an open loop that kept up": (FACTS, outcome(RATED, FEW), {"FellBehind": "no", "Unsent": "0", "Error": "-"}),
+    "an open loop that kept up": (outcome(RATED, FEW), {"FellBehind": "no", "Unsent": "0", "Error": "-"}),
     "nothing succeeded": (
-        FACTS,
         outcome(RATED, without_answers(FEW, 50), error="all failed"),
         dict.fromkeys(("50%", "99%", "Slowest", "Requests/sec"), "-") | {"Errors": "50", **NO_SERVICE_TIME},
     ),
     "not run": (
-        FACTS,
         outcome(replace(READ, rate=Decimal("0.5")), error="not run: x"),
         {"OfferedRate_per_s": "0.5000", "AchievedRate_per_s": "-", "RequestCount": "500"},
     ),
     "the text of an error stays on one line": (
-        FACTS,
         outcome(READ, error='first line\n  second, "quoted"\tline'),
         {"Error": 'first line second, "quoted" line'},
     ),
-    "a duration": (FACTS, outcome(TIMED), {"RequestCount": "-"}),
-    "a duration with a rate": (FACTS, outcome(replace(TIMED, rate=Decimal(500))), {"RequestCount": "5000"}),
-    "a duration that sent": (FACTS, outcome(TIMED, closed_loop(requests=1000)), {"RequestCount": "1000"}),
+    "a duration": (outcome(TIMED), {"RequestCount": "-"}),
+    "a duration with a rate": (outcome(replace(TIMED, rate=Decimal(500))), {"RequestCount": "5000"}),
+    "a duration that sent": (outcome(TIMED, closed_loop(requests=1000)), {"RequestCount": "1000"}),
     # Poisson arrivals make the rate's number of requests on average only.
     "a duration with Poisson arrivals": (
-        FACTS,
         outcome(replace(TIMED, rate=Decimal(5), arrival="poisson"), open_loop(requests=50)),
         {"RequestCount": "50"},
     ),
     # The seed's own columns keep its meaning.
     "percentiles that cannot be told from the slowest": (
-        FACTS,
         outcome(replace(READ, rate=Decimal(100)), FEW),
         dict.fromkeys(("99%", "99.9%", "ServiceTime_99%_s", "ServiceTime_99.9%_s"), "-")
         | {"95%": f"{FEW['percentiles_s']['95']:.6f}"},
     ),
     "percentiles of many": (
-        FACTS,
         outcome(READ, MANY),
         {f"{p}%": f"{MANY['response_time']['percentiles_s'][p]:.6f}" for p in ("99", "99.9")},
     ),
-    "a mixed load has what writes and reads have": (
-        FACTS,
-        outcome(MIXED),
-        {"TestType": "mixed", "Consistency": "l", **SIZES},
-    ),
-    "a write": (FACTS, outcome(WRITE), NO_READ | SIZES),
-    "a transaction": (FACTS, outcome(TXN), NO_READ | SIZES),
-    "second tries of writes": (ZOOKEEPER, outcome(WRITE, SECOND_TRIES), {"SecondTries": "7"}),
-    "no second tries": (ZOOKEEPER, outcome(WRITE, closed_loop()), {"SecondTries": "0"}),
-    "second tries of mixed loads": (ZOOKEEPER, outcome(MIXED, SECOND_TRIES), {"SecondTries": "7"}),
-    "reads are not tried again": (ZOOKEEPER, outcome(READ, closed_loop()), {"SecondTries": "-"}),
-    "transactions are not tried again": (ZOOKEEPER, outcome(TXN, closed_loop()), {"SecondTries": "-"}),
-    "a write that was not run": (ZOOKEEPER, outcome(WRITE), {"SecondTries": "-"}),
-    "a store without second tries": (FACTS, outcome(WRITE, closed_loop()), {"SecondTries": "-"}),
-    "one key": (FACTS, outcome(replace(READ, span=ONE_KEY)), {"ReadSpan": "1 key", "ReadAnswer": "values"}),
+    "a mixed load has what writes and reads have": (outcome(MIXED), {"TestType": "mixed", "Consistency": "l", **SIZES}),
+    "a write": (outcome(WRITE), NO_READ | SIZES),
+    "a transaction": (outcome(TXN), NO_READ | SIZES),
+    "second tries of writes": (outcome(WRITE, SECOND_TRIES), {"SecondTries": "7"}, ZOOKEEPER),
+    "no second tries": (outcome(WRITE, closed_loop()), {"SecondTries": "0"}, ZOOKEEPER),
+    "second tries of mixed loads": (outcome(MIXED, SECOND_TRIES), {"SecondTries": "7"}, ZOOKEEPER),
+    "reads are not tried again": (outcome(READ, closed_loop()), {"SecondTries": "-"}, ZOOKEEPER),
+    "transactions are not tried again": (outcome(TXN, closed_loop()), {"SecondTries": "-"}, ZOOKEEPER),
+    "a write that was not run": (outcome(WRITE), {"SecondTries": "-"}, ZOOKEEPER),
+    "a store without second tries": (outcome(WRITE, closed_loop()), {"SecondTries": "-"}),
+    "one key": (outcome(replace(READ, span=ONE_KEY)), {"ReadSpan": "1 key", "ReadAnswer": "values"}),
     "keys": reads(("2 keys", "10", "values"), keys=2, limit=10),
     "a prefix": reads(("prefix d/0", "-", "keys"), prefix="d/0", answer="keys"),
     "a range": reads(("a to b", "7", "count"), start="a", end="b", limit=7, answer="count"),
     **{
-        f"real-time priority {realtime}": (replace(FACTS, realtime=realtime), outcome(READ), {"Realtime": shown})
+        f"real-time priority {realtime}": (outcome(READ), {"Realtime": shown}, replace(FACTS, realtime=realtime))
         for realtime, shown in ((True, "yes"), (False, "no"), (None, "-"))
     },
     "no network": late(None, "-", "-"),
@@ -288,19 +265,19 @@ CASES: dict[str, tuple[RunFacts, ScenarioOutcome, dict[str, str]]] = {
         [LinkSpec(DirectionSpec(loss=GilbertElliottLoss(0.01, 0.03)), DirectionSpec())], "0", "0.25 in bursts/0"
     ),
     "what was varied": (
-        varied(),
         outcome(READ),
         {"Cpus": "0.5;1;1", "Memory_bytes": "unlimited;536870912;536870912", "ClientCpus": "unlimited"}
         | {"ClientLink": "1/2 ms 100/unlimited Mbit/s", "CongestionControl": "cubic"}
         | {"Heartbeat_ms": "100", "ElectionTimeout_ms": "1000", "Data": "disk"},
+        varied(),
     ),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_columns(name: str) -> None:
-    facts, held, shown = CASES[name]
-    made = row_of(facts, held)
+    held, shown, *facts = CASES[name]
+    made = row_of(*(facts or [FACTS]), held)
     assert tuple(made) == COLUMNS and {column: made[column] for column in shown} == shown
 
 

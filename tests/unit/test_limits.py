@@ -80,23 +80,15 @@ def test_cgroups_are_found_where_they_are_mounted(
 
 
 @pytest.mark.parametrize(
-    ("parse", "text", "expected"),
+    ("parse", "texts"),
     [
-        (parse_limit, "-1\n", None),
-        (parse_limit, "max\n", None),
-        (parse_limit, "67108864\n", 67108864),
-        (parse_limit, "9223372036854771712\n", None),
-        (parse_limit, "9223372036854710272\n", None),
-        (parse_limit, "0", 0),
-        (parse_cores, "0\n", {0}),
-        (parse_cores, "0-2,4\n", {0, 1, 2, 4}),
-        (parse_cores, "3,1", {1, 3}),
-        (parse_cores, "\n", set()),
-        (parse_cores, "0-0", {0}),
+        (parse_limit, dict.fromkeys(("-1\n", "max\n", "9223372036854771712\n", "9223372036854710272\n"))),
+        (parse_limit, {"67108864\n": 67108864, "0": 0}),
+        (parse_cores, {"0\n": {0}, "0-2,4\n": {0, 1, 2, 4}, "3,1": {1, 3}, "\n": set(), "0-0": {0}}),
     ],
 )
-def test_texts_of_the_kernel(parse: Callable[[str], Any], text: str, expected: Any) -> None:
-    assert parse(text) == expected
+def test_texts_of_the_kernel(parse: Callable[[str], Any], texts: dict[str, Any]) -> None:
+    assert {text: parse(text) for text in texts} == texts
 
 
 OF_V1 = {
@@ -108,6 +100,7 @@ OF_V1 = {
     "cpuset.cpus": "0-2,4\n",
 }
 NONE_OF_V1 = OF_V1 | {"cpu.cfs_quota_us": "-1\n", "memory.limit_in_bytes": "9223372036854771712\n"}
+del NONE_OF_V1["memory.memsw.limit_in_bytes"]
 OF_V2 = {
     "cpu.max": "150000 100000\n",
     "memory.max": "1000\n",
@@ -115,29 +108,19 @@ OF_V2 = {
     "memory.events": "low 0\nhigh 0\nmax 4\noom 1\noom_kill 1\n",
     "cpuset.cpus.effective": "1\n",
 }
+NO_V2_LIMITS = Limits(None, 100000, 1000, None, "1")
 
 
 @pytest.mark.parametrize(
     ("files", "held", "cpus", "kills"),
     [
-        pytest.param(OF_V1, Limits(50000, 100000, 67108864, 67108864, "0-2,4"), 0.5, 2, id="v1"),
-        pytest.param(
-            {name: text for name, text in NONE_OF_V1.items() if "memsw" not in name},
-            Limits(None, 100000, None, None, "0-2,4"),
-            None,
-            2,
-            id="v1 without limits and swap accounting",
-        ),
+        (OF_V1, Limits(50000, 100000, 67108864, 67108864, "0-2,4"), 0.5, 2),
+        (NONE_OF_V1, Limits(None, 100000, None, None, "0-2,4"), None, 2),
         # Together with the memory, as Docker counts swap.
-        pytest.param(OF_V2, Limits(150000, 100000, 1000, 1024, "1"), 1.5, 1, id="v2"),
-        pytest.param(
-            OF_V2 | {"cpu.max": "max 100000\n", "memory.swap.max": "max\n"},
-            Limits(None, 100000, 1000, None, "1"),
-            None,
-            1,
-            id="v2 without limits",
-        ),
+        (OF_V2, Limits(150000, 100000, 1000, 1024, "1"), 1.5, 1),
+        (OF_V2 | {"cpu.max": "max 100000\n", "memory.swap.max": "max\n"}, NO_V2_LIMITS, None, 1),
     ],
+    ids=["v1", "v1 without limits and swap accounting", "v2", "v2 without limits"],
 )
 def test_limits_are_read(files: dict[str, str], held: Limits, cpus: float | None, kills: int, tmp_path: Path) -> None:
     for name, text in files.items():
@@ -161,11 +144,9 @@ def test_swap_that_the_engine_left_without_a_limit_gets_one(
     (tmp_path / "memory.swap.max").write_text("max\n")
     limit_swap(Cgroups({}, tmp_path), memory, memswap)
     assert (tmp_path / "memory.swap.max").read_text().strip() == held
-
-
-def test_swap_that_is_not_counted_is_left_alone(tmp_path: Path) -> None:
-    limit_swap(Cgroups({}, tmp_path), 1000, 1000)
-    limit_swap(Cgroups({"memory": tmp_path}, tmp_path), 1000, 1000)
+    (tmp_path / "memory.swap.max").unlink()
+    for uncounted in (Cgroups({}, tmp_path), Cgroups({"memory": tmp_path}, tmp_path)):
+        limit_swap(uncounted, memory, memswap)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -87,13 +87,10 @@ def test_members_are_asked_before_and_after_and_never_while_the_load_runs() -> N
     bench.matrix.run()
     assert bench.life == ["start", *(["observe", "begin", "load", "end", "counted"] * 2), "close"]
     assert [(outcome.machine, outcome.store) for outcome in bench.outcomes] == [(USED, COUNTED)] * 2
-
-
-def test_a_scenario_of_which_nobody_knows_what_was_used_is_not_held_to_be_valid() -> None:
-    bench = Watched(write("w"))
-    bench.used = None
-    bench.matrix.run()
-    assert [(row["Valid"], row["Reasons"]) for row in bench.rows()] == [("unknown", "usage")]
+    unknown = Watched(write("w"))
+    unknown.used = None
+    unknown.matrix.run()
+    assert [(row["Valid"], row["Reasons"]) for row in unknown.rows()] == [("unknown", "usage")]
 
 
 def test_members_of_a_target_that_has_failed_are_not_asked_and_what_was_used_is_told() -> None:
@@ -110,18 +107,15 @@ def test_members_of_a_target_that_has_failed_are_not_asked_and_what_was_used_is_
         assert (bench.outcomes[0].machine, bench.outcomes[0].store) == (USED, counted)
 
 
-def test_a_scenario_that_never_ran_used_nothing() -> None:
+def test_a_scenario_that_never_ran_used_nothing_and_without_an_observer_nothing_is_told() -> None:
     bench = Watched(write("w"), write("w2"))
     bench.cluster.answering = False
     bench.server.behave = lambda path, body: Answer(None, "all failed")
     bench.matrix.run()
     assert [outcome.machine for outcome in bench.outcomes] == [USED, None]
-
-
-def test_without_an_observer_nothing_is_told() -> None:
-    bench = Bench(write("w"))
-    bench.matrix.run()
-    assert bench.outcomes[0].machine is None and bench.outcomes[0].store == StoreActivity()
+    alone = Bench(write("w"))
+    alone.matrix.run()
+    assert (alone.outcomes[0].machine, alone.outcomes[0].store) == (None, StoreActivity())
 
 
 CPU = Profile("cpu", "cpu", made(PACKED))
@@ -232,10 +226,8 @@ def test_members_that_are_profiled_are_started_for_it_and_are_another_experiment
     plain, profiled = plan_with(), plan_with(profile=("cpu",))
     assert all("--enable-pprof" in host.command for host in profiled.hosts if host.role == "member")
     assert not any("--enable-pprof" in host.command for host in (*plain.hosts, profiled.hosts[-1]))
-    hashes = {
-        config_hash(plan)
-        for plan in (plain, profiled, plan_with(profile=("cpu",), profile_member="etcd1"), plan_with(**CORE))
-    }
+    plans = (plain, profiled, plan_with(profile=("cpu",), profile_member="etcd1"), plan_with(**CORE))
+    hashes = {config_hash(plan) for plan in plans}
     assert profiled.notes[0].startswith("profiles (cpu) of the leader are taken")
     assert len(hashes) == 3 and config_hash(plain) == config_hash(plan_with(**CORE))
 

@@ -14,7 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 from containernet_env.base.errors import UsageError
 from containernet_env.results.columns import SEED_COLUMNS
 from containernet_env.results.csv_file import ResultsFile, load
-from containernet_env.results.repetitions import bimodal, summarize, two_groups
+from containernet_env.results.repetitions import TIMING, bimodal, kept_apart, summarize, two_groups
 from tests.unit.commands import answer
 
 SEED_HEADER = ",".join(SEED_COLUMNS)
@@ -85,9 +85,13 @@ def test_what_follows_from_the_network_is_no_column_and_what_was_chosen_is(tmp_p
         summary = summarize(write(tmp_path / f"{name}.csv", *rows))
         assert [*summary.columns[1 : list(summary.columns).index("rows")]] == ["LinkDelay_ms", *more]
         assert set(summary["rows"]) == {1}
+    # From the overhead of links, which the expected RTT alone shows.
+    overhead = [{"LinkDelay_ms": delay, "RttExpected_ms": rtt, "Heartbeat_ms": ms} for delay, rtt, ms in OVERHEAD]
+    assert not set(TIMING) & set(kept_apart(write(tmp_path / "c.csv", *overhead)))
 
 
 DELAYS, MS = (("5", "20.003"), ("25", "100.003")), ("100", "101")
+OVERHEAD = (("1", "6.000", "100"), ("1", "6.500", "100"), ("25", "102.000", "102"), ("25", "103.000", "103"))
 
 
 def test_who_names_columns_merges_by_them(tmp_path: Path) -> None:
@@ -152,14 +156,14 @@ def test_repetitions_of_two_groups_are_shown_with_who_led_them(tmp_path: Path) -
     assert summarize(with_failed)["bimodal"].isna().all()
 
 
+BY_BOTH = "2 rows led by a, b at 3.4 ms; 2 rows led by a, b at 22 ms"
+
+
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
         ([("near1", ms) for _, ms in FOUR_AND_TWO], "4 rows at 3.4 ms; 2 rows at 22 ms"),
-        (
-            [("a", 3.4), ("b", 22.0), ("b", 3.4), ("a", 22.0)],
-            "2 rows led by a, b at 3.4 ms; 2 rows led by a, b at 22 ms",
-        ),
+        ([(leader, ms) for leader in "ab" for ms in (3.4, 22.0)], BY_BOTH),
     ],
 )
 def test_leaders_that_do_not_differ_are_no_reason(tmp_path: Path, rows: list[tuple[str, float]], told: str) -> None:

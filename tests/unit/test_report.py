@@ -327,16 +327,6 @@ def test_settings_that_follow_from_the_network_are_no_axis(tmp_path: Path, store
     assert not set(TIMING) & set(kept_apart(load(path, print)))
 
 
-def test_a_heartbeat_that_follows_from_what_has_no_column_is_no_axis(tmp_path: Path) -> None:
-    """As from the overhead of links, which the expected RTT alone shows."""
-    found = (("1", "6.000", "100"), ("1", "6.500", "100"), ("25", "102.000", "102"), ("25", "103.000", "103"))
-    rows = [
-        row(LinkDelay_ms=delay, RttExpected_ms=rtt, Heartbeat_ms=ms, ElectionTimeout_ms=f"{ms}0")
-        for delay, rtt, ms in found
-    ]
-    assert not set(TIMING) & set(kept_apart(load(write(tmp_path / "out.csv", rows), print)))
-
-
 def test_values_that_a_figure_lacks_are_counted_below_it(tmp_path: Path) -> None:
     short = row(LinkDelay_ms="1", **{"99.9%": "-"})
     found = document(write(tmp_path / "out.csv", [short, row(LinkDelay_ms="2"), FAILED | {"LinkDelay_ms": "3"}]))
@@ -729,12 +719,8 @@ def test_a_page_and_figures_replace_earlier_ones_and_empty_files(tmp_path: Path)
             assert shown(*PLOT, out, "-o", tmp_path / f"fig.{form}").exit_code == 0
     assert victim.read_text() == "mine" and (tmp_path / "page.html.partial").is_symlink()
     figures = {f"fig.{form}{also}" for form in FORMATS for also in ("", ".csv")}
-    assert {path.name for path in tmp_path.iterdir()} == figures | {
-        "out.csv",
-        "page.html",
-        "page.html.partial",
-        "victim",
-    }
+    others = {"out.csv", "page.html", "page.html.partial", "victim"}
+    assert {path.name for path in tmp_path.iterdir()} == figures | others
 
 
 def test_a_figure_counts_repetitions_and_names_their_rows(tmp_path: Path) -> None:

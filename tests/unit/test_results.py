@@ -53,11 +53,6 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
 
 
-def test_the_first_twenty_columns_are_the_documents() -> None:
-    assert ",".join(COLUMNS[:20]) == SEED_HEADER
-    assert COLUMNS[:20] == SEED_COLUMNS
-
-
 def test_a_new_file_gets_the_header_and_rows_in_column_order(tmp_path: Path) -> None:
     file = ResultsFile(tmp_path / "deep" / "out.csv")
     assert file.open() == [f"created the folder {tmp_path / 'deep'}"]
@@ -66,16 +61,14 @@ def test_a_new_file_gets_the_header_and_rows_in_column_order(tmp_path: Path) -> 
     assert rows == [dict.fromkeys(COLUMNS, "-") | {"Scenario": "write-x", "TestType": "write", "Total": "1.000000"}]
 
 
-def test_a_file_of_the_seed_is_appended_to_in_its_own_form(tmp_path: Path) -> None:
+def test_a_file_of_the_seed_or_of_before_a_column_is_appended_to_in_its_own_form(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     path.write_text(SEED_HEADER + "\nwrite,2" + ",1" * 18 + "\n")
     file = opened(path)
     file.append({"TestType": "read", "Scenario": "not a column of this form"})
     assert lines(path)[0] == SEED_HEADER
     assert lines(path)[2].split(",") == ["read"] + ["-"] * 19
-
-
-def test_a_file_of_before_a_column_is_read_and_appended_to_in_its_own_form(tmp_path: Path) -> None:
+    # So is a file of before a column.
     path, run_id = tmp_path / "o.csv", {"RunId": "r", "Timestamp": "2026-01-01T00:00:00.000Z"}
     columns = [name for name in COLUMNS if name != "Advice"]
     path.write_text(",".join(columns) + "\n")
@@ -89,7 +82,8 @@ def test_a_file_of_before_a_column_is_read_and_appended_to_in_its_own_form(tmp_p
         results.load(path)
 
 
-def test_the_readme_has_the_table_of_columns(snapshot: SnapshotAssertion) -> None:
+def test_the_first_columns_are_the_seeds_and_the_readme_has_the_table_of_all(snapshot: SnapshotAssertion) -> None:
+    assert COLUMNS[:20] == SEED_COLUMNS == tuple(SEED_HEADER.split(","))
     check_block(README, "columns", "containernet_env/results/columns.py", as_markdown(), snapshot)
 
 
@@ -422,15 +416,8 @@ def test_a_row_that_was_cut_anywhere_is_never_taken_for_a_whole_one_nor_joined_w
     file.close()
     head, line = path.read_bytes().splitlines(keepends=True)
     commas = [place for place, byte in enumerate(line) if byte == ord(",")]
-    ends = {
-        1,
-        5,
-        len(line) - 1,
-        *range(commas[-1] - 8, len(line)),
-        *commas[::32],
-        *(comma + 1 for comma in commas[::32]),
-    }
-    for length in sorted(ends):
+    ends = {1, 5, len(line) - 1, *range(commas[-1] - 8, len(line))}
+    for length in sorted(ends | {comma + more for comma in commas[::32] for more in (0, 1)}):
         path.write_bytes(head + line[:length])
         notes: list[str] = []
         before = len(results.load(path, notes.append))

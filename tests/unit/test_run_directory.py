@@ -78,24 +78,17 @@ def directory(tmp_path: Path) -> RunDirectory:
     return written(tmp_path)
 
 
-def test_what_was_written_is_read_back(directory: RunDirectory) -> None:
-    run = read_run(directory.path)
-    assert run.manifest is not None and run.manifest["run_id"] == "run-1"
-    assert run.network is not None and run.network["proofs"][0]["pairs"][0]["samples_ns"] == [1, 2]
-    assert [line["error"] for line in run.scenarios] == [None, "not run: x"]
-    assert run.scenarios[0]["load"] == closed_loop()
-    assert run.events[0]["kind"] == "run_began" and run.events[0]["at_ns"] > 0
-    assert [path.name for path in run.logs] == ["etcd1.log"]
-    assert run.torn == 0
-
-
 MEMBER = Consumption(cpu_ns=5, memory_bytes=6)
 USED = Consumers({"etcd1": MEMBER}, client=MEMBER, driver=MEMBER, machine=Consumption(steal_ns=7))
 COUNTED = MemberActivity(log_syncs=Durations(3, 0.5, 0.001, ((0.001, 3),)), warnings={"slow fdatasync": 1})
 OBSERVED = replace(OUTCOME, machine=Usage(10**9, USED), store=StoreActivity({"etcd1": COUNTED}))
 
 
-def test_every_file_keeps_to_its_schema(directory: RunDirectory) -> None:
+def test_what_was_written_is_read_back_and_every_file_keeps_to_its_schema(directory: RunDirectory) -> None:
+    left = read_run(directory.path)
+    assert [line["error"] for line in left.scenarios] == [None, "not run: x"]
+    assert left.scenarios[0]["load"] == closed_loop() and left.events[0]["at_ns"] > 0
+    assert ([path.name for path in left.logs], left.torn) == (["etcd1.log"], 0)
     directory.add_usage(5, None, USED)
     directory.add_usage(6, "begin", Consumers())
     kill = ExecutedEvent(1, 1, "event", "kill", "leader", None, ("etcd1",), 5, 70, 6, "etcd1")
@@ -103,6 +96,7 @@ def test_every_file_keeps_to_its_schema(directory: RunDirectory) -> None:
     done = Disruptions("7/w/1.1", (kill, never))
     directory.add_scenario(replace(OBSERVED, disruptions=done))
     run = read_run(directory.path)
+    assert run.network is not None and run.network["proofs"][0]["pairs"][0]["samples_ns"] == [1, 2]
     usage = [json.loads(line) for line in (directory.path / "usage.jsonl").read_text().splitlines()]
     assert usage[0]["members"] == {"etcd1": {"cpu_ns": 5, "memory_bytes": 6}}, "what is not known is not there"
     assert run.scenarios[-1]["machine"]["used"]["machine"]["steal_ns"] == 7
@@ -159,9 +153,7 @@ def test_a_line_that_finds_no_room_is_not_there_in_part_and_comes_with_the_next_
     directory.add_scenario(replace(OUTCOME, error="fourth"))
     assert [line["error"] for line in read_run(directory.path).scenarios] == [None, "not run: x", "third", "fourth"]
     assert directory.missing == ()
-
-
-def test_a_whole_file_that_finds_no_room_leaves_the_one_before(directory: RunDirectory) -> None:
+    # A whole file that finds no room leaves the one before.
     with file_limit(10), pytest.raises(OSError, match="File too large"):
         directory.write_manifest(manifest(run_id="run-2"))
     run = read_run(directory.path)

@@ -74,9 +74,7 @@ def test_it_begins_where_a_step_has_enough_requests_and_doubles_or_halves() -> N
     _, made = run(search(), carries(30))
     halved = [float(step.rate) for step, _ in made if step.purpose == "bracket"]
     assert [round(a / b, 1) for a, b in pairwise(halved)] == [2.0] * 3
-
-
-def test_a_finer_grid_and_fewer_repeats_are_as_configured() -> None:
+    # A finer grid and fewer repeats, as configured.
     course, made = run(search(within=Decimal("0.01"), repeats=3), carries(4321))
     assert course.low is not None and course.high is not None
     assert course.rates[course.high] <= course.rates[course.low] * Decimal("1.0111")
@@ -107,27 +105,16 @@ def up_to(rate: float, below: Store, above: Verdict) -> Store:
     return lambda step: below(step) if step.rate <= rate else above
 
 
-LIMIT_AT_1500 = up_to(1500, carries(1000), "machine")
+LIMIT_AT_1500, LIMIT_AT_4999 = up_to(1500, carries(1000), "machine"), up_to(4999, carries(5000), "machine")
+SOMETIMES = first(cycle(("held", "missed")), carries(0))
 ENDS: dict[str, tuple[Search, Store, str, float | None, int | None]] = {
     "it never holds": (search(), carries(0), "from", None, 6),
-    "the lowest rate holds sometimes": (
-        search(high=20),
-        first(cycle(("held", "missed")), carries(0)),
-        "from",
-        None,
-        None,
-    ),
+    "the lowest rate holds sometimes": (search(high=20), SOMETIMES, "from", None, None),
     "it always holds": (search(high=5000), carries(9000), "to", 5000, 6),
     # Above it nobody can tell; the rate that held is known all the same.
     "a limit of the generator": (search(), up_to(3000, carries(3000), "generator"), "generator", 3000, 9),
     "a limit of the machine": (search(), up_to(3000, carries(3000), "machine"), "machine", 3000, 9),
-    "a limit at the highest rate alone": (
-        search(high=5000),
-        up_to(4999, carries(5000), "machine"),
-        "machine",
-        4999,
-        None,
-    ),
+    "a limit at the highest rate alone": (search(high=5000), LIMIT_AT_4999, "machine", 4999, None),
     "a limit everywhere": (search(), up_to(0, carries(0), "machine"), "machine", None, None),
     "a limit above a store that misses": (search(), LIMIT_AT_1500, "found", 1000, None),
     # One early miss makes the search look for the upper end far up, where the machine is the limit.
