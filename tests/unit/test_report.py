@@ -218,18 +218,31 @@ def test_the_table_has_figures_beside_names_and_what_a_row_found_on_its_cluster(
 # --- axes -------------------------------------------------------------------------------------------------------------
 
 
-def test_lines_vary_in_their_axis_alone(tmp_path: Path) -> None:
-    cells = table(tmp_path / "out.csv", sweep())
-    delay, bandwidth = cells.lines()
+def test_lines_vary_in_their_axis_alone_grids_have_each_cell_in_its_place_and_pairs_are_of_both_reads(
+    tmp_path: Path,
+) -> None:
+    rows = [line for line in sweep() if (line["LinkDelay_ms"], line["Bandwidth_mbps"]) != ("2", "10")]
+    whole, cells = table(tmp_path / "whole.csv", sweep()), table(tmp_path / "out.csv", rows)
+    delay, bandwidth = whole.lines()
     assert (delay.axis.title, delay.axis.ticks) == ("link delay, one way (ms)", ("1", "2", "3"))
     assert [line.label for line in delay.lines][:2] == ["linearizable, 1 Mbit/s", "serializable, 1 Mbit/s"]
     assert {len(line.points) for line in delay.lines} == {3} and len(bandwidth.lines) == 6
     for lines in (delay, bandwidth):
         for line in lines.lines:
-            keys = [dict(cells.cells[cell].values) for _, cell in line.points]
-            for key in keys:
-                del key[lines.axis.columns[0]]
+            keys = [{**whole.cells[cell].values, lines.axis.columns[0]: ""} for _, cell in line.points]
             assert all(key == keys[0] for key in keys)
+    (grid,) = cells.grids()
+    assert [panel.label for panel in grid.panels] == ["linearizable", "serializable"]
+    for panel in grid.panels:
+        for y, line in zip(grid.y.values, panel.cells, strict=True):
+            for x, cell in zip(grid.x.values, line, strict=True):
+                values = cells.cells[cell].values
+                found = ((values["LinkDelay_ms"],), (values["Bandwidth_mbps"],))
+                assert (cell == -1) if (x, y) == (("2",), ("10",)) else (found == (x, y)), (x, y)
+    assert len(whole.pairs()) == 9 and len(cells.pairs()) == 8
+    for pair in cells.pairs():
+        one, other = (dict(cells.cells[index].values) for index in (pair.linearizable, pair.serializable))
+        assert (one.pop("Consistency"), other.pop("Consistency"), one) == ("l", "s", other)
 
 
 PAIRS = (
@@ -336,28 +349,7 @@ def test_values_that_a_figure_lacks_are_counted_below_it(tmp_path: Path) -> None
     assert figures(found, "curves")[0].left_out == ["1 configuration with fewer than two percentiles"]
 
 
-def test_grids_have_each_cell_in_its_place_and_holes(tmp_path: Path) -> None:
-    rows = [line for line in sweep() if (line["LinkDelay_ms"], line["Bandwidth_mbps"]) != ("2", "10")]
-    cells = table(tmp_path / "out.csv", rows)
-    (grid,) = cells.grids()
-    assert [panel.label for panel in grid.panels] == ["linearizable", "serializable"]
-    for panel in grid.panels:
-        for y, line in zip(grid.y.values, panel.cells, strict=True):
-            for x, cell in zip(grid.x.values, line, strict=True):
-                hole = (x, y) == (("2",), ("10",))
-                assert (cell == -1) == hole
-                if not hole:
-                    values = cells.cells[cell].values
-                    assert ((values["LinkDelay_ms"],), (values["Bandwidth_mbps"],)) == (x, y)
-
-
-def test_pairs_are_equal_but_for_linearizable_and_serializable(tmp_path: Path) -> None:
-    cells = table(tmp_path / "out.csv", sweep(delays=2, bandwidths=2))
-    assert len(cells.pairs()) == 4
-    for pair in cells.pairs():
-        one, other = (dict(cells.cells[index].values) for index in (pair.linearizable, pair.serializable))
-        assert (one.pop("Consistency"), other.pop("Consistency")) == ("l", "s")
-        assert one == other
+def test_reads_without_their_counterpart_are_no_pair(tmp_path: Path) -> None:
     rows = [row(Consistency=name, ScenarioHash=f"s{name}") for name in ("l", "stale", "default")]
     others = table(tmp_path / "others.csv", rows)
     assert [cell.label for cell in others.cells] == ["linearizable", "stale", "default consistency"]
@@ -525,15 +517,12 @@ def test_a_run_directory_that_cannot_be_read_is_left_out_and_told(
     assert found.counts["count"] == 1 and any(words in note for note in found.notes)
 
 
-def test_a_histogram_that_is_none_costs_its_curve_alone(made_run: RunDirectory) -> None:
+def test_a_histogram_that_is_none_and_a_timeline_of_no_time_cost_their_curves_alone(made_run: RunDirectory) -> None:
     for histogram in ("HISTFAAAAA", encoded(b""), encoded(bytes([0xFF, 0x88, 0x7A, 2]))):
         add_load(made_run.path, response_time={"percentiles_s": {}, "histogram": histogram})
         found = of_run(made_run)
         assert any("the histogram of w is left out" in note for note in found.notes)
         assert traces(found, "curves")[0]["each"][-1] == "columns" and figures(found, "timelines")
-
-
-def test_a_timeline_of_no_time_is_a_page_all_the_same(made_run: RunDirectory) -> None:
     step = {"second": 0, "ok": 5, "failed": 0, "unknown": 0, "p50_s": 1e306, "p99_s": 1.7e308}
     add_load(made_run.path, timeline=[step])
     found = of_run(made_run)

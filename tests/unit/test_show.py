@@ -145,15 +145,11 @@ def test_whether_the_files_are_as_the_run_left_them_is_shown(directory: RunDirec
 # --- which run is shown -----------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_failed_at_once_has_no_manifest(tmp_path: Path) -> None:
-    RunDirectory(tmp_path / "out.csv", "run-1").add_event("run_began", "run run-1")
-    assert "manifest.json is missing" in answer("show", tmp_path / "out.csv")
-
-
 def test_the_run_of_a_csv_is_its_newest(tmp_path: Path, directory: RunDirectory) -> None:
     assert find_run(tmp_path / "out.csv") == find_run(directory.path) == directory.path
     newer = RunDirectory(tmp_path / "out.csv", "run-2")
-    newer.add_event("run_began", "run run-2")
+    newer.add_event("run_began", "run run-2")  # one that failed at once has no manifest
+    assert "manifest.json is missing" in answer("show", tmp_path / "out.csv")
     (newer.path.parent / "zz-notes").mkdir()  # somebody else's folder
     assert find_run(tmp_path / "out.csv") == find_run(tmp_path / "out.runs") == newer.path
     with pytest.raises(UsageError, match=r"nothing.csv is no run"):

@@ -89,6 +89,9 @@ def test_what_was_measured_before_counts_and_makes_no_pace(out: Path) -> None:
     begin_sweep(out)
     found = follower.look()
     assert (found["course"], found["done"], found["all"], found["end_s"]) == ("on", 1, 2, None)
+    event(out, "run_began", "run x")
+    machine.holder = Holder(2, clock.time() + 60)  # what an earlier process left is none of the one that measures now
+    assert Follower(out, machine).look()["course"] == "nothing"
 
 
 @pytest.mark.parametrize(
@@ -116,14 +119,6 @@ def test_a_process_that_is_gone_without_an_end_was_killed(
     found = follower.look()
     assert found["course"] == "killed" and "was killed" in found["summary"] and found["now"] is None
     assert ("the same command goes on" in found["summary"]) == sweep
-
-
-def test_what_an_earlier_process_left_is_none_of_the_one_that_measures_now(out: Path) -> None:
-    machine = Machine()
-    machine.holder = Holder(2, clock.time() + 60)
-    begin_sweep(out)
-    event(out, "run_began", "run x")
-    assert Follower(out, machine).look()["course"] == "nothing"
 
 
 def test_rows_that_are_put_right_take_their_places(out: Path, tmp_path: Path) -> None:
@@ -191,26 +186,21 @@ def test_a_look_does_not_go_through_all_runs_again(out: Path, monkeypatch: pytes
     assert follower.look()["step"] == "run began: run z", "also where both began within one tick of the file system"
 
 
-def test_lines_that_are_none_of_ours_are_left_out(out: Path) -> None:
-    """Of another version, or of another program."""
+def test_lines_and_rows_that_are_none_of_ours_are_left_out(out: Path) -> None:
+    """Of another version, or of another program, and those that no CSV has."""
     begin_sweep(out)
     event(out, "run_began", "run x")
     before = (follower := Follower(out, Machine())).look()
     add(out.with_suffix(".sweep.jsonl"), *FOREIGN)
     add(out.with_suffix(".runs") / RUN / "events.jsonl", *FOREIGN)
-    found = follower.look()
-    assert all(found[name] == before[name] for name in ("course", "step", "all", "now"))
-
-
-def test_rows_that_no_csv_has_are_left_out(out: Path) -> None:
-    begin_sweep(out)
     add_row(out, ConfigHash="c", ScenarioHash="s0", Error="x" * 200_000)  # a field of a CSV has at most 128 KiB
     with out.open("a") as file:
         file.write('"' + "x" * 200_000 + "\n")
     add_row(out, ConfigHash="c", ScenarioHash="s0", Timestamp="2026-99-01T00:00:00.000Z")
     add_row(out, ConfigHash="c", ScenarioHash="s1", Timestamp="-")
-    found = Follower(out, Machine()).look()
-    assert (found["row_count"], found["done"], found["end_s"]) == (2, 2, None)
+    for found in (follower.look(), Follower(out, Machine()).look()):
+        assert all(found[name] == before[name] for name in ("course", "step", "all", "now"))
+        assert (found["row_count"], found["done"], found["end_s"]) == (2, 2, None)
 
 
 def test_a_line_that_has_no_end_yet_waits_for_it(tmp_path: Path) -> None:
