@@ -140,17 +140,6 @@ def test_no_difference_shown_is_never_said_where_none_could_have_been(tmp_path: 
             assert could or all(cell.verdict == "cannot tell" for cell in same.cells)
 
 
-def test_rows_of_one_cluster_are_one_repetition_their_median(tmp_path: Path) -> None:
-    a, b = rows([1.0, 1.2, 1.1], "1", fresh=False), rows(EVEN, "2")
-    found = compared(tmp_path, a, b)
-    (cell,) = found.cells
-    assert (cell.repetitions, cell.rows, cell.verdict) == ((1, 6), (3, 6), "cannot tell")
-    assert cell.medians[0] == 1100
-    # Another run's cluster 1 is another one.
-    more = compared(tmp_path / "more", a + rows([1.3], "3", fresh=False), b)
-    assert more.cells[0].repetitions == (2, 6)
-
-
 DOUBTFUL = [*rows([50.0], "9", Valid="no"), *rows([50.0], "9", Valid="unknown"), *rows([50.0], "9", Error="no leader")]
 DELAYS = [row for delay in "13" for row in rows(EVEN, delay, LinkDelay_ms=delay, ConfigHash=delay)]
 HIDDEN = [row | {"LinkDelay_ms": "3"} for row in DELAYS]
@@ -176,12 +165,6 @@ FOURTH = {"LinkDelay_ms": "4", "ConfigHash": "4"}
 def test_what_has_no_counterpart_is_refused(tmp_path: Path, a: Any, b: Any, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         compared(tmp_path, a, b)
-
-
-def test_rows_that_are_not_certainly_valid_are_never_mixed_in(tmp_path: Path) -> None:
-    found = compared(tmp_path, rows(EVEN, "1") + DOUBTFUL, rows(EVEN, "2"))
-    assert found.cells[0].repetitions == (6, 6)
-    assert found.left_out == ({"failed": 1, "not valid": 1, "of unknown validity": 1}, {})
 
 
 def delays(run: str, of: str, timing: Sequence[str] = (), **more: str) -> list[dict[str, str]]:
@@ -222,12 +205,29 @@ def test_what_is_matched_and_what_differs(
     assert ([cell.title for cell in found.cells], found.only, [*found.differs]) == (titles, only, differs)
 
 
-def test_figures_that_are_missing_or_make_no_ratio_are_no_repetitions(tmp_path: Path) -> None:
-    odd = [row | {"Requests/sec": value} for row, value in zip(rows(EVEN, "1"), ("-", "0", "inf", "-1"), strict=False)]
-    found = compared(tmp_path, odd, rows(EVEN, "2"))
+ONE_CLUSTER = rows([1.0, 1.2, 1.1], "1", fresh=False)
+NO_RATIO = [row | {"Requests/sec": value} for row, value in zip(rows(EVEN, "1"), ("-", "0", "inf", "-1"), strict=False)]
+
+
+@pytest.mark.parametrize(
+    ("a", "repetitions", "more"),
+    [
+        # Rows of one cluster are one repetition, their median; another run's cluster 1 is another one.
+        (ONE_CLUSTER, 1, {"rows": 3, "verdict": "cannot tell", "median": 1100}),
+        (ONE_CLUSTER + rows([1.3], "3", fresh=False), 2, {}),
+        # Those that are not certainly valid are never mixed in.
+        (rows(EVEN, "1") + DOUBTFUL, 6, {"left_out": {"failed": 1, "not valid": 1, "of unknown validity": 1}}),
+        # A figure that is missing, or makes no ratio.
+        (NO_RATIO, 0, {"p": None, "verdict": "cannot tell", "words": "cannot tell: A has no value of it"}),
+    ],
+)
+def test_what_is_a_repetition(tmp_path: Path, a: Any, repetitions: int, more: dict[str, Any]) -> None:
+    found = compared(tmp_path, a, rows(EVEN, "2"))
     (cell,) = found.cells
-    assert (cell.repetitions, cell.p, cell.verdict) == ((0, 6), None, "cannot tell")
-    assert cell.words == "cannot tell: A has no value of it"
+    told = {"rows": cell.rows[0], "verdict": cell.verdict, "median": cell.medians[0], "p": cell.p, "words": cell.words}
+    told |= {"left_out": found.left_out[0]}
+    assert (cell.repetitions, found.left_out[1]) == ((repetitions, 6), {})
+    assert {name: told[name] for name in more} == more
 
 
 def test_rows_that_a_has_too_are_not_compared_with_themselves(tmp_path: Path) -> None:

@@ -10,13 +10,12 @@ import pytest
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.model.backends import ProfileKind
 from containernet_env.model.usage import Durations, MemberActivity
 from containernet_env.stores import cluster
 from containernet_env.stores.cluster import Counters, LogPart, MemberPlace, Observation, prometheus_samples
 from containernet_env.stores.etcd import cluster as etcd
 from containernet_env.stores.etcd.cluster import EtcdMember
-from containernet_env.stores.profiling import Profile, Profiling
+from containernet_env.stores.profiling import Profiling
 from tests.simulated_time import START_NS, World, simulated
 from tests.unit.fake_servers import FakeHost
 from tests.unit.test_store_logs import ETCD as LOG
@@ -150,18 +149,13 @@ def test_a_warning_while_it_is_observed_counts(monkeypatch: pytest.MonkeyPatch) 
     assert found["etcd1"].warnings == {"apply request took too long": 2}
 
 
-def taken(connection: Any, *kinds: ProfileKind, port: int = etcd.CLIENT_PORT) -> list[Profile]:
-    made = Profiling(connection, port, kinds)
-    made.begin()
-    made.end()
-    profiles = made.profiles()
-    made.close()
-    return profiles
-
-
 @simulated()
 def test_a_member_that_gives_no_profile_says_why() -> None:
-    cpu, mutex = taken(Answers(RunError("refused")), "cpu", "mutex")
+    made = Profiling(Answers(RunError("refused")), etcd.CLIENT_PORT, ("cpu", "mutex"))  # type: ignore[arg-type]
+    made.begin()
+    made.end()
+    cpu, mutex = made.profiles()
+    made.close()
     assert (cpu.problem, mutex.problem, mutex.data) == ("nobody listens", "refused", b"")
 
 

@@ -27,11 +27,6 @@ from tests.unit.fakes import FakeTestbed, on_fakes, rows, run
 from tests.unit.manifests import PROGRAM
 
 
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
-    return on_fakes(monkeypatch)
-
-
 @pytest.fixture(scope="module")
 def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a results file of two runs, two rows of each, and their directories."""
@@ -141,9 +136,9 @@ def test_the_run_is_an_action_of_the_program_on_its_inputs(crate: Any) -> None:
     assert etcd["softwareVersion"] == "3.7.3"
 
 
-def test_a_run_that_failed_is_a_failed_action(
-    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_failed_is_a_failed_action(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_fakes(monkeypatch)
+
     def fail(self: FakeTestbed) -> None:
         raise UsageError("no")
 

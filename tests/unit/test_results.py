@@ -87,15 +87,6 @@ def test_the_first_columns_are_the_seeds_and_the_readme_has_the_table_of_all(sna
     check_block(README, "columns", "containernet_env/results/columns.py", as_markdown(), snapshot)
 
 
-def with_rows(path: Path, *appended: str | bytes) -> Path:
-    """A file with one row, and what somebody else appended to it."""
-    opened(path).append({"TestType": "write"})
-    with path.open("ab") as file:
-        for text in appended:
-            file.write(text.encode() if isinstance(text, str) else text)
-    return path
-
-
 @pytest.mark.parametrize(
     ("appended", "notes"),
     [
@@ -106,7 +97,10 @@ def with_rows(path: Path, *appended: str | bytes) -> Path:
     ],
 )
 def test_what_is_no_row_is_left_out_and_told_in_few_lines(tmp_path: Path, appended: str | bytes, notes: int) -> None:
-    path = with_rows(tmp_path / "out.csv", appended)
+    path = tmp_path / "out.csv"
+    opened(path).append({"TestType": "write"})
+    with path.open("ab") as file:
+        file.write(appended if isinstance(appended, bytes) else appended.encode())
     told: list[str] = []
     assert (len(results.load(path, told.append)), len(told)) == (1, notes)
     assert notes == 1 or told[-1].endswith("1,000 more lines are left out for such reasons")
@@ -437,17 +431,23 @@ def test_a_name_that_is_no_text_costs_no_row(tmp_path: Path) -> None:
     assert results.load(tmp_path / "out.csv")["Config"].tolist() == ["a\\udcff.json"]
 
 
-def test_under_sudo_files_and_folders_belong_to_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Path] = []
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """What root gives to the caller of sudo."""
+    made: list[Path] = []
 
     def fchown(descriptor: int, uid: int, gid: int) -> None:
         assert (uid, gid) == (1234, 567)
-        given.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        made.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
 
     monkeypatch.setenv("SUDO_UID", "1234")
     monkeypatch.setenv("SUDO_GID", "567")
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setattr("os.fchown", fchown)
+    return made
+
+
+def test_under_sudo_files_and_folders_belong_to_the_caller(tmp_path: Path, given: list[Path]) -> None:
     path = tmp_path / "a" / "b" / "out.csv"
     file = opened(path)
     assert sorted(given) == [tmp_path / "a", tmp_path / "a" / "b", path]
@@ -461,17 +461,13 @@ def test_under_sudo_files_and_folders_belong_to_the_caller(tmp_path: Path, monke
     assert sorted(given) == [runs, runs / "r", runs / "r" / "events.jsonl"]
 
 
-def test_a_file_that_comes_between_is_not_given_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_comes_between_is_not_given_away(
+    tmp_path: Path, given: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only what was made is: neither a link that another user has put there, nor what it leads to."""
-    monkeypatch.setenv("SUDO_UID", "1234")
-    monkeypatch.setenv("SUDO_GID", "567")
-    monkeypatch.setattr("os.geteuid", lambda: 0)
-    given: list[int] = []
-    monkeypatch.setattr("os.fchown", lambda descriptor, uid, gid: given.append(os.fstat(descriptor).st_ino))
-    theirs = tmp_path / "theirs"
+    theirs, real = tmp_path / "theirs", Path.mkdir
     theirs.mkdir()
     (theirs / "file").write_text("")
-    real = Path.mkdir
 
     def mkdir(path: Path, *arguments: Any, **options: Any) -> None:
         if path.name == "folder":
