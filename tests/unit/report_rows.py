@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import csv
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
+from containernet_env.base.errors import MissingRequirementError
 from containernet_env.cli import group
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS
 from containernet_env.results.csv_file import ResultsFile
+from containernet_env.setup import packages
 
 EVIL = "<script>alert(1)</script>"
 """What a page must show and never run; with it, what ends a block of data and an attribute."""
@@ -73,6 +77,17 @@ def write(path: Path, rows: Iterator[dict[str, str]] | list[dict[str, str]], see
     with path.open("ab") as out:
         out.write(content)
     return path
+
+
+def without(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
+    """Optional packages that are missing, and cannot be installed."""
+
+    def require(module: str, note: object) -> None:
+        raise MissingRequirementError(f"this needs {module}", "Install it.")
+
+    monkeypatch.setattr(packages, "require", require)
+    for name in modules:
+        monkeypatch.setitem(sys.modules, name, None)
 
 
 def shown(*words: object) -> Result:

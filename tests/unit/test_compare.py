@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,8 @@ from containernet_env.results.columns import COLUMNS
 from containernet_env.results.comparison import Comparison, compare
 from containernet_env.results.csv_file import load
 from containernet_env.results.statistics import Interval
-from containernet_env.setup import packages
 from tests.unit import report_rows
-from tests.unit.report_rows import write
+from tests.unit.report_rows import without, write
 
 STEADY = {"TestType": "write", "Scenario": "w", "ConfigHash": "c", "ScenarioHash": "s", "Valid": "yes", "Attempt": "1"}
 EVEN = [1.00, 1.01, 0.99, 1.02, 0.98, 1.005]
@@ -397,12 +395,7 @@ def test_a_share_that_is_none_is_refused(tmp_path: Path, share: str) -> None:
 
 
 def test_what_is_wrong_is_said_before_anything_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def require(module: str, note: object) -> None:
-        raise MissingRequirementError(f"this needs {module}", "Install it.")
-
-    monkeypatch.setattr(packages, "require", require)
-    for name in ("scipy", "scipy.special", "scipy.stats"):
-        monkeypatch.setitem(sys.modules, name, None)
+    without(monkeypatch, "scipy", "scipy.special", "scipy.stats")
     a, b = (write(tmp_path / f"{name}.csv", rows(EVEN, name)) for name in "ab")
     other = write(tmp_path / "other.csv", rows(EVEN, "3", Scenario="r"))
     for options, words in (

@@ -87,7 +87,7 @@ def test_the_metadata_have_what_the_specification_requires(crate: Any) -> None:
                 assert place in entities or place.startswith(elsewhere), (entity["@id"], name, place)
 
 
-def test_every_file_is_listed_with_its_hash_and_size(crate: Any) -> None:
+def test_every_file_is_listed_with_its_hash_its_size_and_its_schema(crate: Any) -> None:
     directory, done, entities, files = crate
     names = files.keys() - {METADATA}
     assert {part["@id"] for part in entities["./"]["hasPart"]} == names and done.files == len(names)
@@ -99,6 +99,11 @@ def test_every_file_is_listed_with_its_hash_and_size(crate: Any) -> None:
     for line in files["checksums.sha256"].decode().splitlines():
         digest, name = line.split("  ")
         assert hashlib.sha256(files[name]).hexdigest() == digest
+    # Files keep to the schemas that they name.
+    for name in ("manifest.json", "scenarios.jsonl", "events.jsonl"):
+        schema = json.loads(files[entities[name]["conformsTo"]["@id"]])
+        for line in files[name].decode().splitlines() if name.endswith("l") else [files[name]]:
+            Draft202012Validator(schema).validate(json.loads(line))
 
 
 def test_the_rows_of_this_run_alone_are_in_it_and_every_column_is_described(crate: Any) -> None:
@@ -113,14 +118,6 @@ def test_the_rows_of_this_run_alone_are_in_it_and_every_column_is_described(crat
     assert columns["50%"]["datatype"] == "number" and columns["50%"]["schema:unitText"] == "s"
     assert columns["Leader"]["datatype"] == "string" and "led" in columns["Leader"]["dc:description"]
     assert entities["rows.csv"]["conformsTo"] == {"@id": "rows.csv-metadata.json"}
-
-
-def test_files_name_the_schemas_that_they_keep_to(crate: Any) -> None:
-    _, _, entities, files = crate
-    for name in ("manifest.json", "scenarios.jsonl", "events.jsonl"):
-        schema = json.loads(files[entities[name]["conformsTo"]["@id"]])
-        for line in files[name].decode().splitlines() if name.endswith("l") else [files[name]]:
-            Draft202012Validator(schema).validate(json.loads(line))
 
 
 def test_the_run_is_an_action_of_the_program_on_its_inputs(crate: Any) -> None:

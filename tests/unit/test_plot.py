@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import struct
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ from containernet_env.base.errors import MissingRequirementError, UsageError
 from containernet_env.report.paper import FORMATS, chosen, draw, plan
 from containernet_env.report.rows import read_rows
 from containernet_env.results.csv_file import inert
-from containernet_env.setup import packages
-from tests.unit.report_rows import EVIL, numbers, row, shown, sweep, write
+from tests.unit.report_rows import EVIL, numbers, row, shown, sweep, without, write
 
 BY = ["bandwidth", "consistency"]
 
@@ -60,6 +58,13 @@ def test_rows_of_different_experiments_come_to_no_common_median(tmp_path: Path) 
         drawing(path, by=[])
     rows = chosen(chosen(read_rows([path]), ["consistency=l"]), ["bandwidth=10"])
     assert len(plan(rows, "link_delay", ["p50"], []).lines) == 1
+    # What follows from the network splits no line and merges no points.
+    timed = [row(LinkDelay_ms=delay, Heartbeat_ms=ms) for delay, ms in (("1", "100"), ("5", "100"), ("25", "101"))]
+    path = write(tmp_path / "timed.csv", timed)
+    assert [len(line.points) for line in drawing(path, by=[]).lines] == [3]
+    with pytest.raises(UsageError, match="one point would be of rows that differ in LinkDelay_ms"):
+        drawing(path, x="heartbeat", by=[])
+    assert len(chosen(read_rows([path]), ["heartbeat=100"])) == 2
 
 
 GOOD = ("--x", "link_delay", "--y", "p50", "--by", "bandwidth,consistency")
@@ -68,12 +73,7 @@ GOOD = ("--x", "link_delay", "--y", "p50", "--by", "bandwidth,consistency")
 def test_what_there_is_none_of_is_answered_with_what_there_is_before_anything_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def require(module: str, note: object) -> None:
-        raise MissingRequirementError(f"this needs {module}", "Install it.")
-
-    monkeypatch.setattr(packages, "require", require)
-    for name in ("scipy", "scipy.special", "matplotlib"):
-        monkeypatch.setitem(sys.modules, name, None)
+    without(monkeypatch, "scipy", "scipy.special", "matplotlib")
     path = write(tmp_path / "out.csv", sweep(repeat=6))
     for options, words in (
         (("--x", "link_dely"), "--x link_dely: no such column, did you mean link_delay?"),
@@ -177,15 +177,6 @@ def test_rows_without_a_point_are_counted_below_the_figure(tmp_path: Path) -> No
     picture = (tmp_path / "fig.svg").read_text()
     assert f"<!-- {told} -->" in picture
     assert "logarithmic" not in picture  # without --x-scale
-
-
-def test_what_follows_from_the_network_splits_no_line_and_merges_no_points(tmp_path: Path) -> None:
-    rows = [row(LinkDelay_ms=delay, Heartbeat_ms=ms) for delay, ms in (("1", "100"), ("5", "100"), ("25", "101"))]
-    path = write(tmp_path / "out.csv", rows)
-    assert [len(line.points) for line in drawing(path, by=[]).lines] == [3]
-    with pytest.raises(UsageError, match="one point would be of rows that differ in LinkDelay_ms"):
-        drawing(path, x="heartbeat", by=[])
-    assert len(chosen(read_rows([path]), ["heartbeat=100"])) == 2
 
 
 def test_no_field_of_the_csv_is_a_formula(tmp_path: Path) -> None:
