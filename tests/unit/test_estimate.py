@@ -74,14 +74,12 @@ def test_answers_of_many_keys_take_their_time_on_the_links() -> None:
         assert estimator.scenario_s(replace(of_100, span=small)) < limited
 
 
-def test_a_mixed_load_lies_between_reads_and_writes() -> None:
+def test_a_mixed_load_lies_between_reads_and_writes_and_a_local_read_takes_an_rtt() -> None:
     read_s, write_s = ESTIMATOR.latency_s(READ), ESTIMATOR.latency_s(replace(WRITE, target="cluster"))
     assert ESTIMATOR.latency_s(mixed("0")) == pytest.approx(read_s)
     assert ESTIMATOR.latency_s(mixed("1")) == pytest.approx(write_s)
     assert ESTIMATOR.latency_s(mixed("0.5")) == pytest.approx((read_s + write_s) / 2)
-
-
-def test_a_serializable_read_of_one_member_is_its_own_rtt() -> None:
+    # A serializable read of one member is its own RTT.
     local = replace(READ, consistency="s", target="etcd2")
     assert 0.006 < ESTIMATOR.latency_s(local) < 0.007
     # All of them answered by one member: its cpu alone.

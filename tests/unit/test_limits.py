@@ -144,9 +144,12 @@ def test_swap_that_the_engine_left_without_a_limit_gets_one(
     (tmp_path / "memory.swap.max").write_text("max\n")
     limit_swap(Cgroups({}, tmp_path), memory, memswap)
     assert (tmp_path / "memory.swap.max").read_text().strip() == held
+    # Where v1 limits the memory, and where swap is not counted, it is left alone.
+    (tmp_path / "memory.swap.max").write_text("7\n")
+    limit_swap(Cgroups({"memory": tmp_path}, tmp_path), memory, memswap)
+    assert (tmp_path / "memory.swap.max").read_text() == "7\n"
     (tmp_path / "memory.swap.max").unlink()
-    for uncounted in (Cgroups({}, tmp_path), Cgroups({"memory": tmp_path}, tmp_path)):
-        limit_swap(uncounted, memory, memswap)
+    limit_swap(Cgroups({}, tmp_path), memory, memswap)
     assert list(tmp_path.iterdir()) == []
 
 

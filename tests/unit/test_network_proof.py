@@ -183,15 +183,13 @@ def test_the_busiest_direction_counts_by_its_rate() -> None:
     assert now.busiest_since(now, {}) == (0.0, "no link")
 
 
-def test_many_of_a_kind_are_counted_and_few_are_named() -> None:
+def test_a_proof_counts_many_of_a_kind_and_names_few() -> None:
     few = [replace(UNPROVED, subject=f"etcd{n}>s1") for n in (1, 2, 3)]
     more = [*few, replace(UNPROVED, subject="etcd4>s1"), replace(UNPROVED, kind="queue", configured="20 frames")]
     assert named(few) == "loss of etcd1>s1, etcd2>s1, etcd3>s1 (0.1 %)"
     message = "unproved: loss of 4 directions (0.1 %); queue of etcd1>s1 (20 frames)"
     assert NetworkProof("before", tuple(more)).text == message
     assert NetworkProof("before", (GOOD,)).text == "proved"
-
-
-def test_a_proof_of_an_older_run_is_still_of_its_form() -> None:
+    # One of an older run is still of its form.
     older = {"at": "t", "at_ns": 1, "passed": True, "problems": [], "unproved": [], "pairs": []}
     assert Proof.model_validate(older).moment == "before"

@@ -115,19 +115,16 @@ def test_a_torn_header_is_completed(tmp_path: Path, length: int) -> None:
     assert lines(path) == [",".join(COLUMNS)]
 
 
-def test_a_misspelt_column_is_an_error_not_a_lost_value(tmp_path: Path) -> None:
-    with pytest.raises(KeyError, match="Eror"):
-        opened(tmp_path / "out.csv").append({"Eror": "x"})
-
-
-def test_load_gives_numbers_where_there_are_numbers(tmp_path: Path) -> None:
+def test_rows_have_numbers_and_texts_and_no_misspelt_column(tmp_path: Path) -> None:
     file = opened(tmp_path / "out.csv")
     file.append({"TestType": "write", "Total": "1.5", "Errors": "0", "LinkDelay_ms": "3"})
-    file.append({"TestType": "read", "Error": "not run: x"})
+    file.append({"TestType": "read", "Error": "not run: x", "Config": os.fsdecode(b"a\xff.json")})  # of any bytes
+    with pytest.raises(KeyError, match="Eror"):
+        file.append({"Eror": "x"})
     frame = results.load(tmp_path / "out.csv")
     assert frame["Total"].tolist()[0] == 1.5
     assert frame["Total"].isna().tolist() == [False, True]
-    assert frame["LinkDelay_ms"].tolist()[0] == "3"
+    assert (frame["LinkDelay_ms"][0], frame["Config"][1]) == ("3", "a\\udcff.json")
 
 
 # --- What cannot be written -------------------------------------------------------------------------------------------
@@ -423,12 +420,6 @@ def test_a_row_that_was_cut_anywhere_is_never_taken_for_a_whole_one_nor_joined_w
         whole = length == len(line) - 1  # all but the line's end
         assert repaired.endswith("it has been ended and is whole" if whole else "it has been ended and is incomplete")
         assert (before, after, len(notes)) == ((1, 2, 0) if whole else (0, 1, 1)), (length, notes)
-
-
-def test_a_name_that_is_no_text_costs_no_row(tmp_path: Path) -> None:
-    """A file name may hold any bytes."""
-    opened(tmp_path / "out.csv").append(WHOLE | {"Config": os.fsdecode(b"a\xff.json")})
-    assert results.load(tmp_path / "out.csv")["Config"].tolist() == ["a\\udcff.json"]
 
 
 @pytest.fixture

@@ -126,18 +126,17 @@ def test_names_of_a_run_move_no_cursor_and_are_no_markup(directory: RunDirectory
     assert "open [/dev/net/tun]: [bold]refused" in output
 
 
-def test_the_seed_of_the_links_is_shown_where_they_are_emulated(directory: RunDirectory) -> None:
+def test_the_seed_of_emulated_links_and_whether_the_files_are_as_the_run_left_them_are_shown(
+    directory: RunDirectory,
+) -> None:
     links = manifest().links
-    assert links is not None
-    assert "links by emulator (seed 0), hosts by builtin" in shown(directory)
+    told = shown(directory)
+    assert links is not None and "links by emulator (seed 0), hosts by builtin" in told
+    assert "no checksums: the run goes on, or was killed" in told
     directory.write_manifest(manifest().model_copy(update={"links": links.model_copy(update={"links": "netem"})}))
-    assert "links by netem, hosts by builtin" in shown(directory)
-
-
-def test_whether_the_files_are_as_the_run_left_them_is_shown(directory: RunDirectory) -> None:
-    assert "no checksums: the run goes on, or was killed" in shown(directory)
     directory.seal()
-    assert "files: 5, all as the run left them" in " ".join(shown(directory).split())
+    told = " ".join(shown(directory).split())
+    assert "links by netem, hosts by builtin" in told and "files: 5, all as the run left them" in told
     (directory.path / "logs" / "etcd1.log").write_text("reddy\n")
     assert "files: NOT as the run left them: logs/etcd1.log (changed)" in " ".join(shown(directory).split())
 
