@@ -24,22 +24,13 @@ from containernet_env.model.usage import Consumers, Consumption, LinkStatistics,
 from containernet_env.results import capacity
 from containernet_env.results.capacity import CostSample, MachineCosts, MachineKey, SyncSample
 from tests.unit.answers import closed_loop
+from tests.unit.fakes import write
 from tests.unit.manifests import MACHINE
 
 KEY = MachineKey.of(MACHINE)
 MEMORY = Memory(24 << 30, 20 << 30)
 MS = 10**6
-WRITE = Scenario(
-    name="write-100",
-    type="write",
-    total=1000,
-    clients=100,
-    conns=10,
-    key_size=8,
-    val_size=256,
-    key_space=1000,
-    target="leader",
-)
+WRITE = replace(write("write-100"), clients=100, conns=10)
 READ = replace(WRITE, name="read", type="read", consistency="s", target="cluster")
 
 

@@ -145,18 +145,10 @@ ZOOKEEPER = replace(FACTS, second_tries=True)
 SECOND_TRIES = closed_loop() | {"second_tries": 7}
 FEW, MANY = open_loop(), closed_loop()
 OUTCOMES = {"ok": 998, "failed": 0, "unknown": 2, "unsent": 0}
-BEHIND = open_loop(
-    schedule__fell_behind=True,
-    schedule__unsent=4,
-    rate_offered_per_s=500.0,
-    rate_achieved_per_s=499.87654,
-    outcomes__unknown=2,
-    outcomes__unsent=4,
-    schedule__generator_late=3,
-    service_time__percentiles_s__50=0.001,
-    service_time__percentiles_s__95=0.0012345678,
-    service_time__percentiles_s__99=0.003,
-)
+LATE: dict[str, Any] = {"schedule__fell_behind": True, "schedule__unsent": 4, "schedule__generator_late": 3}
+LATE |= {"outcomes__unknown": 2, "outcomes__unsent": 4, "rate_offered_per_s": 500.0, "rate_achieved_per_s": 499.87654}
+SERVED = {"50": 0.001, "95": 0.0012345678, "99": 0.003}
+BEHIND = open_loop(**LATE, **{f"service_time__percentiles_s__{name}": seconds for name, seconds in SERVED.items()})
 
 
 def reads(columns: Any, **span: Any) -> Any:

@@ -12,15 +12,12 @@ from containernet_env.config.planning import SCENARIO_S, Estimator
 from containernet_env.config.topologies import load_config
 from containernet_env.model.scenario import Scenario, Span, Warmup
 from containernet_env.model.topology import star
+from tests.unit.fakes import write
 
 CONFIG = load_config(Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json")
 ESTIMATOR = Estimator(star(CONFIG), [node.cpus for node in CONFIG.nodes], 2)
-WRITE = Scenario(
-    name="w", type="write", total=1000, clients=1, conns=1, key_size=8, val_size=256, key_space=1000, target="leader"
-)
-READ = Scenario(
-    name="r", type="read", total=1000, clients=1, conns=1, key_size=8, val_size=256, key_space=1000, consistency="l"
-)
+WRITE = replace(write("w"), clients=1, conns=1)
+READ = replace(WRITE, name="r", type="read", consistency="l", target="cluster")
 
 
 def mixed(put_ratio: str) -> Scenario:

@@ -44,6 +44,7 @@ from tests.unit.commands import check_block
 
 S, MS = 10**9, 10**6
 WINDOW_NS = 10 * S
+LOST_TWICE: list[tuple[Kind, Effect]] = [("frames_lost", "invalid")] * 2
 
 
 # --- the verdict ------------------------------------------------------------------------------------------------------
@@ -56,10 +57,7 @@ WINDOW_NS = 10 * S
         ([("fell_behind", "told")], Verdict("yes")),
         ([("few_answers", "unknown")], Verdict("unknown", ("few_answers",))),
         ([("links_paused", "invalid"), ("fell_behind", "told")], Verdict("no", ("links_paused",))),
-        (
-            [("few_answers", "unknown"), *[("frames_lost", "invalid")] * 2],
-            Verdict("no", ("frames_lost", "few_answers")),
-        ),
+        ([("few_answers", "unknown"), *LOST_TWICE], Verdict("no", ("frames_lost", "few_answers"))),
         ([("counters", "unknown"), ("counters", "invalid")], Verdict("no", ("counters",))),
     ],
 )

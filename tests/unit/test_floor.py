@@ -20,12 +20,11 @@ from containernet_env.results.floor import Floor
 from containernet_env.results.floor import weighted_median as median
 from containernet_env.stores.etcd import store as messages
 from containernet_env.stores.etcd.store import Etcd
+from tests.unit.fakes import write
 
 MS = 10**6
 ETCD = Etcd.default()
-WRITE = Scenario(
-    name="w", type="write", total=1000, clients=1, conns=1, key_size=8, val_size=256, key_space=1000, target="leader"
-)
+WRITE = replace(write("w"), clients=1, conns=1)
 READ = replace(WRITE, type="read", consistency="l")
 LOCAL = replace(READ, consistency="s")
 
@@ -64,12 +63,8 @@ TXN = replace(WRITE, type="txn")
 MIXED = replace(LOCAL, type="mixed", put_ratio=Decimal("0.3"))
 AGREED = replace(MIXED, consistency="l", target="cluster", put_ratio=Decimal("0.4"))
 HUNDRED = to("cluster", WRITE, clients=100, conns=10)
-LOADS = (
-    HUNDRED,
-    replace(HUNDRED, rate=Decimal(100)),
-    replace(HUNDRED, clients=3, conns=3),
-    replace(HUNDRED, clients=2),
-)
+MORE: tuple[dict[str, Any], ...] = ({"rate": Decimal(100)}, {"clients": 3, "conns": 3}, {"clients": 2})
+LOADS = (HUNDRED, *(replace(HUNDRED, **more) for more in MORE))
 
 TWO, THREE = floor_of(link(3), link(3)), floor_of(link(3), link(3), link(3))
 FIVE = floor_of(link(1), link(1), link(5), link(40), link(40))

@@ -165,14 +165,9 @@ def test_what_the_kernel_does_not_hold_is_named() -> None:
     check_limits(fits, held)
     # Where the kernel does not account for swap nothing is compared.
     check_limits({"cpu_quota_us": -1, "memory_bytes": -1, "memswap_bytes": 5}, Limits(None, None, None, None))
-    for name, value in (
-        ("cpu_quota_us", -1),
-        ("memory_bytes", 65 << 20),
-        ("memory_bytes", (64 << 20) - 1),
-        ("memswap_bytes", 5),
-        ("cpuset", "0"),
-        ("cpuset", "0-2"),
-    ):
+    wrong: dict[str, tuple[Any, ...]] = {"cpu_quota_us": (-1,), "memory_bytes": (65 << 20, (64 << 20) - 1)}
+    wrong |= {"memswap_bytes": (5,), "cpuset": ("0", "0-2")}
+    for name, value in ((name, value) for name, values in wrong.items() for value in values):
         with pytest.raises(RunError, match=f"holds {name}=.* instead of {value}"):
             check_limits({name: value}, held)
     with pytest.raises(RunError, match="holds cpuset=None instead of 0"):

@@ -55,14 +55,9 @@ def test_rows_are_merged_where_nothing_that_was_varied_differs(
 
 def test_medians_and_ranges_are_of_the_rows_that_are_certainly_valid(tmp_path: Path) -> None:
     """A member that was killed leaves figures of the part before it, which are not those of a whole scenario."""
-    frame = write(
-        tmp_path / "out.csv",
-        {"50%": "0.010"},
-        {"50%": "0.012"},
-        {"50%": "0.030", "Valid": "no"},
-        {"50%": "0.050", "Valid": "unknown"},
-        {"50%": "0.070", "Valid": "-", "Error": "no leader"},
-    )
+    doubtful = [{"50%": "0.030", "Valid": "no"}, {"50%": "0.050", "Valid": "unknown"}]
+    doubtful.append({"50%": "0.070", "Valid": "-", "Error": "no leader"})
+    frame = write(tmp_path / "out.csv", {"50%": "0.010"}, {"50%": "0.012"}, *doubtful)
     summary, every = summarize(frame), summarize(frame, every=True)
     for table in (summary, every):
         assert (table["rows"][0], table["failed"][0], table["invalid"][0]) == (5, 1, 2)

@@ -41,6 +41,7 @@ OUTCOME = ScenarioOutcome(
     findings=(Finding("link_lateness", "invalid", "frames were late", 2e6, 1e6),),
 )
 UNPROVED = Check("etcd1>s1", "loss", "unproved", "0.1 %", why="500 frames cannot distinguish it from none")
+PROVED = replace(UNPROVED, verdict="proved")
 WRONG = Check("etcd1>s1", "rate", "wrong", "20 Mbit/s", "997 Mbit/s", "1.8% either way")
 PROOF = Proof(
     at="t",
@@ -48,10 +49,7 @@ PROOF = Proof(
     passed=True,
     problems=[],
     unproved=[UNPROVED.line],
-    checks=[
-        check.to_json()
-        for check in (replace(UNPROVED, verdict="proved"), UNPROVED, replace(UNPROVED, verdict="proved"))
-    ],
+    checks=[check.to_json() for check in (PROVED, UNPROVED, PROVED)],
     pairs=[
         {"a": "etcd1", "b": "etcd2", "expected_ns": 12_003_000, "measured_ns": 12_023_000, "samples_ns": [1, 2]},
         {"a": "etcd1", "b": "etcd3", "expected_ns": 12_003_000, "measured_ns": None, "samples_ns": []},

@@ -112,11 +112,8 @@ def test_an_election_is_told_where_what_was_configured_explains_it(
 def link_kinds(latency_s: float | None, lateness: dict[str, int], early_ns: int = 0) -> list[Any]:
     held = {"count": 9, "p50_ns": 0, "p99_ns": 0, "max_ns": 0} | lateness
     side = {"drops": {}, "lateness": {"count": 9, "early_max_ns": early_ns}}
-    seen = {
-        "links": {"etcd1-s1": {"a_to_b": side, "b_to_a": {"drops": {}, "lateness": None}}},
-        "ports": {},
-        "lateness": held,
-    }
+    links = {"etcd1-s1": {"a_to_b": side, "b_to_a": {"drops": {}, "lateness": None}}}
+    seen = {"links": links, "ports": {}, "lateness": held}
     return [(found.kind, found.value, found.threshold) for found in network_findings(LinkStatistics(seen), latency_s)]
 
 

@@ -40,20 +40,12 @@ def add_row(out: Path, **values: str) -> None:
 
 def begin_sweep(out: Path, cells: int = 2, repeat: int = 1) -> None:
     journal = out.with_suffix(".sweep.jsonl")
-    add(
-        journal,
-        {"schema": 1, "at": moment(), "kind": "sweep", "seed": 1, "repeat": repeat, "cells": cells, "command": []},
-    )
+    begun = {"schema": 1, "at": moment()}
+    add(journal, begun | {"kind": "sweep", "seed": 1, "repeat": repeat, "cells": cells, "command": []})
     for cell in range(cells):
-        add(
-            journal,
-            {
-                "schema": 1, "at": moment(), "kind": "cell", "cell": f"i{cell}", "text": f"w (clients={cell})",
-                "config_hash": "c", "scenario_hash": f"s{cell}",
-            },
-        )  # fmt: skip
-    run = {"schema": 1, "at": moment(), "kind": "run", "run": "abc123", "repetition": 1, "seed": 1, "cells": ["i0"]}
-    add(journal, run)
+        hashes = {"config_hash": "c", "scenario_hash": f"s{cell}"}
+        add(journal, begun | {"kind": "cell", "cell": f"i{cell}", "text": f"w (clients={cell})"} | hashes)
+    add(journal, begun | {"kind": "run", "run": "abc123", "repetition": 1, "seed": 1, "cells": ["i0"]})
 
 
 class Machine:
