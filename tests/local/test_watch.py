@@ -200,13 +200,15 @@ def end(process: Any) -> tuple[int, str, str]:
     return process.returncode, told, error
 
 
-def test_the_command_follows_a_run_says_its_end_and_leaves(out: Path, tmp_path: Path) -> None:
+def test_the_command_follows_a_run_says_its_end_and_leaves_and_begins_for_no_other(out: Path, tmp_path: Path) -> None:
     with RunLock(tmp_path / "lock"):
         event(out, "run_began", "run x")
         process = watching(tmp_path / "lock", out)
         assert "watching" in process.stdout.readline()
         event(out, "run_ended", "1 of 1 scenarios, 0 failed")
     assert end(process) == (0, f"the run on {out} ended: 1 of 1 scenarios, 0 failed\n", "")
+    status, _, error = end(watching(tmp_path / "lock", out))  # where nothing is measured it says what to do
+    assert status == 2 and f"nothing is measured on {out} now\n  Begin it" in error and "report" in error
 
 
 def test_a_sweep_that_other_machines_measure_for_is_followed(out: Path, tmp_path: Path) -> None:
@@ -234,12 +236,6 @@ def test_ctrl_c_ends_the_command_at_once_with_a_page_open(out: Path, tmp_path: P
             process.send_signal(signal.SIGINT)
             status, _, error = end(process)
         assert (status, error.strip()) == (130, "interrupted")
-
-
-def test_where_nothing_is_measured_the_command_says_what_to_do(out: Path, tmp_path: Path) -> None:
-    event(out, "run_began", "of a run that is over")
-    status, _, error = end(watching(tmp_path / "lock", out))
-    assert status == 2 and f"nothing is measured on {out} now\n  Begin it" in error and "report" in error
 
 
 # --- the page in a browser --------------------------------------------------------------------------------------------

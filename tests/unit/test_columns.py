@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,8 +26,10 @@ from containernet_env.model.usage import Consumers, Consumption, LinkStatistics,
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, TABLE, row_of
 from containernet_env.stores.kinds import KINDS
 from tests.unit.answers import closed_loop, open_loop, results, schema, without_answers
+from tests.unit.fakes import CONFIG as PATH
+from tests.unit.fakes import read
 
-CONFIG = load_config(Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json")
+CONFIG = load_config(PATH)
 FACTS = RunFacts(CONFIG, "run-1", store_version="3.7.3")
 S, MS = 10**9, 10**6
 
@@ -85,11 +86,7 @@ def every_figure() -> ScenarioOutcome:
     )
     network = {"links": {}, "ports": {}, "stamps": "read", "lateness": {"count": 9, "p99_ns": 20_300}}
     led: dict[str, Any] = {"leader": "etcd1>etcd3", "leader_at_start": "etcd1", "term_at_start": 4, "term_at_end": 6}
-    findings: tuple[tuple[Kind, Effect], ...] = (
-        ("few_answers", "unknown"),
-        ("links_paused", "invalid"),
-        ("fell_behind", "told"),
-    )
+    found: dict[Kind, Effect] = {"few_answers": "unknown", "links_paused": "invalid", "fell_behind": "told"}
     return ScenarioOutcome(
         ScheduledScenario(scenario, 3, "5ce7a810", attempt=2),
         "2026-01-01T00:00:00.000Z",
@@ -104,7 +101,7 @@ def every_figure() -> ScenarioOutcome:
         machine=Usage(2 * S, used),
         search=SearchResult(SEARCH, "found", Decimal("251.5"), Decimal("264.25"), "held", (PROBE,) * 23),
         error="60 requests failed",
-        findings=tuple(Finding(kind, effect, "text") for kind, effect in findings),
+        findings=tuple(Finding(kind, effect, "text") for kind, effect in found.items()),
     )
 
 
@@ -130,9 +127,7 @@ def test_every_column_holds_its_own_figure(snapshot: SnapshotAssertion) -> None:
 
 # --- what single columns hold in each case ----------------------------------------------------------------------------
 
-READ = Scenario(
-    name="r", type="read", total=500, clients=10, conns=2, key_size=8, val_size=256, key_space=1000, consistency="l"
-)
+READ = read("r")
 RATED = replace(READ, rate=Decimal(500))
 TIMED = replace(READ, total=None, duration_ns=10 * S)
 WRITE = replace(READ, type="write", consistency=None)
