@@ -48,19 +48,16 @@ def test_every_module_is_hashed_over_files_that_travel() -> None:
         assert set(paths) <= travelling
 
 
-def test_root_keeps_to_the_machines_cache_whatever_the_environment_says(
+def test_root_has_the_machines_cache_and_a_user_one_by_xdg_or_is_told_what_to_set(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert assets.own() == Path("/var/cache/containernet-env")
     assert tmp_path not in [path.parent for path in assets.trusted()]
-
-
-def test_a_user_has_a_cache_by_xdg_or_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_home() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("HOME", "/home/u")
     for named, expected in (("/x/cache", "/x/cache"), ("", "/home/u/.cache"), ("relative", "/home/u/.cache")):
@@ -72,30 +69,24 @@ def test_a_user_has_a_cache_by_xdg_or_is_told_what_to_set(monkeypatch: pytest.Mo
         assets.own()
 
 
-def test_what_others_can_write_to_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(assets, "MACHINE", tmp_path / "cache")
-    monkeypatch.setattr(assets, "own", lambda: tmp_path / "cache")
+def test_what_others_can_write_to_or_own_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cache, owner = tmp_path / "cache", os.geteuid() or 1000
+    monkeypatch.setattr(assets, "MACHINE", cache)
+    monkeypatch.setattr(assets, "own", lambda: cache)
     assert assets.trusted() == ()
-    assert assets.make() == tmp_path / "cache"
-    assert assets.trusted() == (tmp_path / "cache",)
+    assert assets.make() == cache
+    assert assets.trusted() == (cache,)
     for mode in (0o775, 0o757, 0o777):
-        (tmp_path / "cache").chmod(mode)
+        cache.chmod(mode)
         assert assets.trusted() == ()
         with pytest.raises(MissingRequirementError, match="others may write"):
             assets.make()
-
-
-def test_what_another_user_owns_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    owner = os.geteuid() or 1000
+    cache.chmod(0o755)
     if os.geteuid() == 0:
-        os.chown(tmp_path, owner, owner)
-    tmp_path.chmod(0o755)
-    monkeypatch.setattr(assets, "MACHINE", tmp_path)
-    monkeypatch.setattr(assets, "own", lambda: tmp_path)
-    monkeypatch.setattr(os, "geteuid", lambda: owner)
-    assert assets.trusted() == (tmp_path,)
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert assets.trusted() == ()
+        os.chown(cache, owner, owner)
+    for user, trusted in ((owner, (cache,)), (0, ())):
+        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+        assert assets.trusted() == trusted
 
 
 def test_logs_and_what_to_do_are_of_a_clone_or_an_installation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,15 +97,12 @@ def test_logs_and_what_to_do_are_of_a_clone_or_an_installation(monkeypatch: pyte
     assert assets.set_up_hint() == "Run as root: /home/u/.local/bin/containernet-env setup"
 
 
-@pytest.mark.parametrize(
-    ("described", "expected"),
-    [
-        ("0123456789abcdef", ("0123456789abcdef", False, "(commit 0123456789ab)")),
-        ("0123456789abcdef-dirty", ("0123456789abcdef", True, "(commit 0123456789ab-dirty)")),
-        (None, (None, None, "(unknown commit)")),
-    ],
-)
-def test_version_text(monkeypatch: pytest.MonkeyPatch, described: str | None, expected: tuple[object, ...]) -> None:
-    monkeypatch.setattr(version, "_ours", lambda: described)
-    commit, dirty, text = expected
-    assert (version.commit(), version.dirty(), version.text()) == (commit, dirty, f"{__version__} {text}")
+def test_version_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    for described, expected in {
+        "0123456789abcdef": ("0123456789abcdef", False, "(commit 0123456789ab)"),
+        "0123456789abcdef-dirty": ("0123456789abcdef", True, "(commit 0123456789ab-dirty)"),
+        None: (None, None, "(unknown commit)"),
+    }.items():
+        monkeypatch.setattr(version, "_ours", lambda described=described: described)
+        commit, dirty, text = expected
+        assert (version.commit(), version.dirty(), version.text()) == (commit, dirty, f"{__version__} {text}")

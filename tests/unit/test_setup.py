@@ -17,8 +17,7 @@ import threading
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Container, Sequence
 from email.message import Message
 from pathlib import Path
 from types import SimpleNamespace
@@ -123,38 +122,26 @@ def test_another_store_is_set_up_when_a_run_of_it_begins(monkeypatch: pytest.Mon
     assert there == [ZOOKEEPER], "more is missing than the store"
 
 
-@pytest.fixture
-def held(tmp_path: Path) -> Iterator[int]:
-    """The lock of the machine, which another set-up holds until its descriptor is closed."""
-    first = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
-    fcntl.flock(first, fcntl.LOCK_EX)
-    yield first
-    with suppress(OSError):
-        os.close(first)
-
-
 @simulated()
-def test_second_set_up_waits_for_the_first_and_says_so(world: World, tmp_path: Path, held: int) -> None:
-    told: list[str] = []
-
-    def note(text: str) -> None:
-        told.append(text)
-        clock.Thread(target=lambda: (clock.sleep(30), os.close(held))).start()
-
-    with only_one(note, tmp_path / "lock"):
-        assert told == ["waiting for another set-up on this machine to end"]
-        assert 30 <= (world.now_ns - START_NS) / 1e9 < 31
-
-
-@simulated()
-def test_waiting_for_another_set_up_ends_by_a_stop_or_its_deadline(world: World, tmp_path: Path, held: int) -> None:
-    stop, lock = Stop(), tmp_path / "lock"
+def test_a_set_up_waits_for_another_until_that_ends_or_its_own_stop_or_deadline(world: World, tmp_path: Path) -> None:
+    lock, stop, told = tmp_path / "lock", Stop(), list[str]()
+    other = os.open(lock, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(other, fcntl.LOCK_EX)
     with pytest.raises(Interrupted), only_one(lambda text: stop.request(), lock, deadline_s=20, stop=stop):
         pass
     late = pytest.raises(MissingRequirementError, match=r"another set-up has held .* for more than 20 s")
     with late, only_one(lambda text: None, lock, deadline_s=20):
         pass
-    assert 20 < (world.now_ns - START_NS) / 1e9 < 21
+    began_s = (world.now_ns - START_NS) / 1e9
+    assert 20 < began_s < 21
+
+    def note(text: str) -> None:
+        told.append(text)
+        clock.Thread(target=lambda: (clock.sleep(30), os.close(other))).start()
+
+    with only_one(note, lock):
+        assert told == ["waiting for another set-up on this machine to end"]
+        assert 30 <= (world.now_ns - START_NS) / 1e9 - began_s < 31
 
 
 @simulated()
@@ -267,48 +254,41 @@ def test_install_repairs_updates_and_takes_no_recommends(machine: set[str], tmp_
 
 
 @pytest.mark.parametrize(
-    ("line", "remedy"),
+    ("lacks", "fails", "line", "words"),
     [
-        ("E: Unable to locate package mininet", "'universe' on Ubuntu"),
-        ("Err:1 Temporary failure resolving 'mirror'", "Check the network"),
-        ("E: You don't have enough free space in /var/cache/apt/archives/.", "Make room"),
-        ("E: Something else", "try: apt-get install mininet"),
+        ("", "install", "E: Unable to locate package mininet", "'universe' on Ubuntu"),
+        ("", "install", "Err:1 Temporary failure resolving 'mirror'", "Check the network"),
+        ("", "install", "E: You don't have enough free space in /var/cache/apt/archives/.", "Make room"),
+        ("", "install", "E: Something else", "try: apt-get install mininet"),
+        ("mnexec", "update", "E: Failed to fetch of another vendor", r"mnexec is still missing \(.*exit status 100"),
+        ("apt-get", "", "", r"mininet(.|\n)*no apt-get(.|\n)*by hand"),
     ],
 )
-def test_failed_installation_says_what_to_do(machine: set[str], tmp_path: Path, line: str, remedy: str) -> None:
-    with pytest.raises(MissingRequirementError) as caught:
-        install(failing("install", line), tmp_path)
-    assert all(words in str(caught.value) for words in (remedy, line, str(tmp_path / "log")))
-
-
-def test_an_installation_that_leaves_something_missing_is_told(machine: set[str], tmp_path: Path) -> None:
-    machine.remove("mnexec")
-    with pytest.raises(MissingRequirementError, match=r"mnexec is still missing \(.*exit status 100"):
-        install(failing("update", "E: Failed to fetch of another vendor"), tmp_path)
-    machine.remove("apt-get")
-    with pytest.raises(MissingRequirementError, match=r"mininet(.|\n)*no apt-get(.|\n)*by hand"):
-        install(FakeCommands(), tmp_path)
+def test_failed_installation_says_what_to_do(
+    machine: set[str], tmp_path: Path, lacks: str, fails: str, line: str, words: str
+) -> None:
+    machine.discard(lacks)
+    with pytest.raises(MissingRequirementError, match=words) as caught:
+        install(failing(fails, line), tmp_path)
+    assert fails != "install" or (line in str(caught.value) and str(tmp_path / "log") in str(caught.value))
 
 
 @simulated()
-def test_set_up_waits_for_another_package_manager_and_names_it_once(machine: set[str], tmp_path: Path) -> None:
+def test_set_up_waits_for_another_package_manager_until_that_ends_or_its_own_stop_or_deadline(
+    world: World, machine: set[str], tmp_path: Path
+) -> None:
     commands, told = locked({1, 2, 3, 5}), list[str]()
     install(commands, tmp_path, told.append)
     names = LOCKED["dpkg"][0].removeprefix("dpkg: error: "), LOCKED["apt-get"][0].removeprefix("E: ")
     assert told == [f"waiting for another package manager: {name}" for name in names]
     assert [argv[0] for argv in commands.asked] == ["dpkg"] * 4 + ["apt-get"] * 3
-
-
-@simulated()
-def test_waiting_for_a_package_manager_ends_by_a_deadline_or_when_the_work_is_stopped(
-    world: World, machine: set[str], tmp_path: Path
-) -> None:
     stopped = locked(range(10**9))
     with pytest.raises(Stopped):
         install(stopped, tmp_path, lambda text: stopped.stopping.set())
+    began_ns = world.now_ns
     with pytest.raises(MissingRequirementError, match=r"pid 19892(.|\n)*Wait for that process to end"):
         install(locked(range(10**9)), tmp_path)
-    assert 0 <= (world.now_ns - START_NS) / 1e9 - packages.LOCK_DEADLINE_S < 10
+    assert 0 <= (world.now_ns - began_ns) / 1e9 - packages.LOCK_DEADLINE_S < 10
 
 
 # --- Go ---------------------------------------------------------------------------------------------------------------
@@ -367,51 +347,41 @@ class BreaksOff(io.BytesIO):
         return found
 
 
-@pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """The names of the files that are kept; before, ``FILES`` are all that can be fetched."""
-
+def test_a_file_is_fetched_whole_once_and_again_where_it_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def opened(url: str, timeout: float) -> io.BytesIO:
         name = url.removeprefix(f"{ADDRESS}/")
         if name not in (*FILES, "c.jar"):
             raise urllib.error.HTTPError(url, 404, "Not Found", Message(), None)
         return io.BytesIO(FILES[name]) if name in FILES else BreaksOff(CONTENT[:1000])
 
+    def kept() -> list[str]:
+        return sorted(path.name for path in (tmp_path / "cache" / "downloads").glob("*"))
+
     (tmp_path / "cache").mkdir(mode=0o755)
     monkeypatch.setattr(assets, "MACHINE", tmp_path / "cache")
     monkeypatch.setattr(assets, "own", lambda: tmp_path / "cache")
     monkeypatch.setattr(urllib.request, "urlopen", opened)
-    return lambda: sorted(path.name for path in (tmp_path / "cache" / "downloads").glob("*"))
-
-
-def test_a_file_is_fetched_once_and_again_where_it_was_changed(kept: Callable[[], list[str]]) -> None:
+    stopping = threading.Event()
+    for name, words in (("b.jar", "its SHA-256 is"), ("c.jar", "could not be fetched"), ("none.jar", "404")):
+        with pytest.raises(MissingRequirementError, match=rf"{words}(.|\n)*Check the network"):
+            images.fetch(Download(name, f"{ADDRESS}/{name}", SHA256), stopping)
+        assert kept() == [], name
     wanted = Download("zookeeper.jar", f"{ADDRESS}/a.jar", SHA256)
     assert images.find(wanted) is None
-    path = images.fetch(wanted, threading.Event())
+    path = images.fetch(wanted, stopping)
     assert path.read_bytes() == CONTENT and images.find(wanted) == path
     assert kept() == [path.name] and path.name.endswith("-zookeeper.jar")
     before = path.stat().st_mtime_ns
-    assert images.fetch(wanted, threading.Event()).stat().st_mtime_ns == before
+    assert images.fetch(wanted, stopping).stat().st_mtime_ns == before
     path.write_bytes(b"another")
     assert images.find(wanted) is None
-    assert images.fetch(wanted, threading.Event()).read_bytes() == CONTENT
-
-
-@pytest.mark.parametrize(
-    ("name", "words"), [("b.jar", "its SHA-256 is"), ("c.jar", "could not be fetched"), ("none.jar", "404")]
-)
-def test_another_file_is_refused_and_nothing_is_left(kept: Callable[[], list[str]], name: str, words: str) -> None:
-    with pytest.raises(MissingRequirementError, match=rf"{words}(.|\n)*Check the network"):
-        images.fetch(Download(name, f"{ADDRESS}/{name}", SHA256), threading.Event())
-    assert kept() == []
-
-
-def test_a_download_can_be_stopped(kept: Callable[[], list[str]]) -> None:
-    stopping = threading.Event()
+    assert images.fetch(wanted, stopping).read_bytes() == CONTENT
     stopping.set()
     with pytest.raises(Stopped):
         images.fetch(Download("a.jar", f"{ADDRESS}/a.jar", SHA256), stopping)
-    assert kept() == []
+    assert kept() == [path.name]
 
 
 # --- optional Python packages -----------------------------------------------------------------------------------------
@@ -468,9 +438,17 @@ def test_the_table_is_that_of_the_metadata() -> None:
     assert not optional & {Requirement(line).name for line in PROJECT["dependencies"]}
 
 
-@pytest.mark.parametrize("before", [{}, {"scipy": "1.0.0"}])
-def test_a_clones_environment_gets_the_pinned_packages_with_one_line(clone: Clone, before: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("before", "interrupted"),
+    [({}, False), ({"scipy": "1.0.0"}, False), ({}, True)],
+    ids=["none", "another version", "an installation was interrupted"],
+)
+def test_a_clones_environment_gets_the_pinned_packages_with_one_line(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch, before: dict[str, str], interrupted: bool
+) -> None:
     clone.versions = before
+    if interrupted:
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     clone.require("scipy")
     clone.require("matplotlib")  # there by now
     (argv,) = clone.installs
@@ -478,12 +456,6 @@ def test_a_clones_environment_gets_the_pinned_packages_with_one_line(clone: Clon
     assert argv[argv.index("--constraint") + 1] == str(clone.constraints)
     assert {Requirement(line).name for line in argv[-3:]} == {"scipy", "matplotlib", "plotly"}
     assert clone.notes == [f"installing scipy, matplotlib, plotly into {sys.prefix}, once"]
-
-
-def test_an_interrupted_installation_is_missing(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
-    clone.require("scipy")
-    assert len(clone.installs) == 1
 
 
 def test_an_installation_that_fails_says_why_and_where_the_details_are(clone: Clone) -> None:

@@ -117,34 +117,32 @@ def test_one_that_is_starting_already_is_waited_for(
     assert Dockerd.started == [] and 20 <= (world.now_ns - START_NS) / 1e9 < 21
 
 
-def unusable(error: Exception) -> Any:
+SILENT = r"does not answer within 60 s(.|\n)*no second one"
+
+
+@pytest.mark.parametrize(
+    ("lives", "error", "words", "waited_s"),
+    [
+        (True, None, SILENT, 60),
+        (False, requests.exceptions.ReadTimeout("read timed out"), SILENT, 60),
+        (False, DockerException("Not supported URL scheme http+docker"), r"http\+docker(.|\n)*setup\.py pins", 0),
+    ],
+    ids=["it lives", "something accepts connections", "the SDK cannot use it"],
+)
+@simulated()
+def test_no_second_one_is_started_beside_one_that_does_not_answer(
+    world: World, lonely: Path, monkeypatch: pytest.MonkeyPatch, lives: bool, error: Any, words: str, waited_s: int
+) -> None:
     def reach() -> bool:
         raise engine.EngineUnusableError(error)
 
-    return reach
-
-
-@pytest.mark.parametrize("what", ["it lives", "something accepts connections"])
-@simulated()
-def test_no_second_one_is_started_beside_one_that_is_silent(
-    world: World, lonely: Path, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    if what == "it lives":
-        monkeypatch.setattr(dockerd, "_runs", lambda pid_file: True)
-    else:
+    monkeypatch.setattr(dockerd, "_runs", lambda pid_file: lives)
+    if error is not None:
         monkeypatch.setattr(engine, "listens", lambda: True)
-        monkeypatch.setattr(engine, "is_reachable", unusable(requests.exceptions.ReadTimeout("read timed out")))
-    with pytest.raises(MissingRequirementError, match=r"does not answer within 60 s(.|\n)*no second one"):
+        monkeypatch.setattr(engine, "is_reachable", reach)
+    with pytest.raises(MissingRequirementError, match=words):
         dockerd.ensure_running()
-    assert Dockerd.started == [] and 60 < (world.now_ns - START_NS) / 1e9 < 61
-
-
-def test_an_engine_that_the_sdk_cannot_use_is_told_at_once(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    error = DockerException("Not supported URL scheme http+docker")
-    monkeypatch.setattr(engine, "is_reachable", unusable(error))
-    with pytest.raises(MissingRequirementError, match=r"URL scheme http\+docker(.|\n)*setup\.py pins"):
-        dockerd.ensure_running()
-    assert Dockerd.started == []
+    assert Dockerd.started == [] and 0 <= (world.now_ns - START_NS) / 1e9 - waited_s < 1
 
 
 @simulated()

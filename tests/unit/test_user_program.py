@@ -70,21 +70,17 @@ def test_what_this_machine_cannot_run_is_refused(program: Path, spoil: Any, word
         read_program(program)
 
 
-@pytest.mark.parametrize(
-    ("store", "path", "allowed"),
-    [
+def test_a_program_that_is_missing_or_not_wanted_is_refused(program: Path) -> None:
+    for store, place, allowed in (
         ("zetcd", "$.store", '{"kind": "zetcd", "binary": PATH}'),
         ({"kind": "zetcd"}, "$.store.binary", ALLOWED),
-        ({"kind": "zetcd", "binary": "none"}, "$.store.binary", ALLOWED),
-        ({"kind": "zetcd", "binary": "."}, "$.store.binary", ALLOWED),
+        *(({"kind": "zetcd", "binary": binary}, "$.store.binary", ALLOWED) for binary in ("none", ".")),
         ({"kind": "etcd", "binary": "program"}, "$.store.binary", "no binary"),
-    ],
-)
-def test_a_program_that_is_missing_or_not_wanted_is_refused(program: Path, store: Any, path: str, allowed: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load_config(topology(program.parent, store))
-    (problem,) = caught.value.problems
-    assert (problem.path, problem.allowed) == (path, allowed)
+    ):
+        with pytest.raises(ConfigError) as caught:
+            load_config(topology(program.parent, store))
+        (problem,) = caught.value.problems
+        assert (problem.path, problem.allowed) == (place, allowed), store
 
 
 def test_an_image_has_the_program_and_is_called_by_it(
