@@ -121,6 +121,13 @@ def scenario_files(draw: st.DrawFn) -> dict[str, Any]:
     return {"scenarios": blocks, **draw(_some({}, dataset=dataset))}
 
 
+_GILBERT_ELLIOTT = {"model": "gilbert-elliott", "good_to_bad_ratio": 0.01, "bad_to_good_ratio": 0.5}
+_TO_SWITCH = {"delay": "3ms", "bandwidth": 10, "queue": "64k", "overhead": 24, "uplink": "network", "seed": 7} | {
+    "jitter": {"distribution": "normal", "value": "500us", "reorder": True},
+    "loss": _GILBERT_ELLIOTT | {"good_loss_ratio": 0.001, "bad_loss_ratio": 0.9},
+}
+_CORRELATED = {"distribution": "uniform", "value": "100us", "correlation": "2ms"}
+_FROM_SWITCH = {"delay": "1ms", "bandwidth": 5, "loss": 0.01, "jitter": _CORRELATED}
 RICH_TOPOLOGY: dict[str, Any] = {
     "store": {"kind": "etcd", "version": "3.6.8", "flags": {"quota-backend-bytes": "4g", "snapshot-count": 1000}},
     "subnet": "10.0.0.0/16",
@@ -130,30 +137,7 @@ RICH_TOPOLOGY: dict[str, Any] = {
             "ip": "10.0.0.1",
             "mem": "512m",
             "cpus": 0.5,
-            "link": {
-                "to_switch": {
-                    "delay": "3ms",
-                    "bandwidth": 10,
-                    "jitter": {"distribution": "normal", "value": "500us", "reorder": True},
-                    "loss": {
-                        "model": "gilbert-elliott",
-                        "good_to_bad_ratio": 0.01,
-                        "bad_to_good_ratio": 0.5,
-                        "good_loss_ratio": 0.001,
-                        "bad_loss_ratio": 0.9,
-                    },
-                    "queue": "64k",
-                    "overhead": 24,
-                    "uplink": "network",
-                    "seed": 7,
-                },
-                "from_switch": {
-                    "delay": "1ms",
-                    "bandwidth": 5,
-                    "loss": 0.01,
-                    "jitter": {"distribution": "uniform", "value": "100us", "correlation": "2ms"},
-                },
-            },
+            "link": {"to_switch": _TO_SWITCH, "from_switch": _FROM_SWITCH},
         }
     ],
     "client": {"ip": "10.0.9.9", "mem": "1g", "cpus": 2, "link": {"delay": "1ms", "queue": 100, "bandwidth": 5}},
@@ -161,6 +145,8 @@ RICH_TOPOLOGY: dict[str, Any] = {
 }
 """A topology with every key that goes together."""
 
+_SEARCH = {"p50": "4ms", "p90": "5ms", "p95": "6ms", "p99": "7ms", "p99.9": "8ms"}
+_SEARCH |= {"from": 20, "to": 2000, "step": "2s", "within": 0.1, "repeats": 5}
 RICH_SCENARIOS: dict[str, Any] = {
     "dataset": {"keySize": 9, "valSize": 20, "keys": 1000, "keyPrefix": "data/"},
     "scenarios": [
@@ -177,24 +163,7 @@ RICH_SCENARIOS: dict[str, Any] = {
         ),
         reads(prefix="data/0", limit=3, countOnly=True, verify=False),
         mixed(spanKeys=2),
-        txns(
-            load={
-                "search": {
-                    "p50": "4ms",
-                    "p90": "5ms",
-                    "p95": "6ms",
-                    "p99": "7ms",
-                    "p99.9": "8ms",
-                    "from": 20,
-                    "to": 2000,
-                    "step": "2s",
-                    "within": 0.1,
-                    "repeats": 5,
-                },
-                "clients": 2,
-                "conns": 1,
-            }
-        ),
+        txns(load={"search": _SEARCH, "clients": 2, "conns": 1}),
         txns(
             events=[
                 {"at": "2s", "kill": "leader", "for": "1s"},
@@ -204,9 +173,10 @@ RICH_SCENARIOS: dict[str, Any] = {
                 {"at": "6s", "partition": "followers"},
                 {"at": "7s", "heal": "partitioned"},
                 {"at": "7s", "link": "down", "of": "etcd2"},
-                {"at": "7s", "delay": "5ms", "of": "etcd2"},
-                {"at": "7s", "loss": 0.1, "of": "etcd2"},
-                {"at": "7s", "rate": 0.5, "of": "etcd2"},
+                *(
+                    {"at": "7s", verb: to, "of": "etcd2"}
+                    for verb, to in (("delay", "5ms"), ("loss", 0.1), ("rate", 0.5))
+                ),
             ]
         ),
         txns(history=True),

@@ -71,7 +71,5 @@ def test_the_prefix_of_a_scenario_leads_nowhere_but_to_its_run_directory(tmp_pat
     assert [path.parts[0] for path in found] == ["history", "history", "logs", "profiles"]
     assert [len(path.parts) for path in found] == [2, 2, 2, 3]
     (kept,) = histories_of(directory.path)
-    assert kept == KeptHistory(
-        name, *(directory.path / "history" / f"{name}{end}" for end in (CLIENT_SUFFIX, STORE_SUFFIX))
-    )
-    assert missing_histories([line], [kept]) == []
+    ends = (directory.path / "history" / f"{name}{end}" for end in (CLIENT_SUFFIX, STORE_SUFFIX))
+    assert kept == KeptHistory(name, *ends) and missing_histories([line], [kept]) == []

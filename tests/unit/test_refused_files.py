@@ -126,10 +126,6 @@ SHAPES = [
 ]
 
 
-def test_a_topology_of_another_shape(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    assert refused(tmp_path, SHAPES) == snapshot
-
-
 JITTER = {"distribution": "uniform", "value": "1ms"}
 LINKS: list[dict[str, Any]] = [
     *({"loss": loss} for loss in ("1%", None, 1.5, True, {"good_to_bad_ratio": 2})),
@@ -149,15 +145,14 @@ LINKS: list[dict[str, Any]] = [
 ]
 
 
-def test_a_link_that_there_cannot_be(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    hosts = [NODE | {"link": link} for link in (*LINKS, 5, None)]
-    hosts.append(NODE | {"bandwidth": "unlimited", "link": {"queue": 5, "overhead": 24, "uplink": "network"}})
-    hosts.append(HOST | {"link": {}})
-    hosts.append(HOST | {"bandwidth": 5, "link": {"to_switch": {"delay": "3ms"}, "from_switch": {}}})
-    hosts.append(NODE | {"mem": 5, "link": {"delay": "3ms", "loss": 2, "seed": "x"}})
-    values = [{"nodes": [host]} for host in hosts] + [nodes(client={"link": {"queue": 9}})]
-    assert refused(tmp_path, values) == snapshot
-
+LINK_HOSTS: list[dict[str, Any]] = [
+    *(NODE | {"link": link} for link in (*LINKS, 5, None)),
+    NODE | {"bandwidth": "unlimited", "link": {"queue": 5, "overhead": 24, "uplink": "network"}},
+    HOST | {"link": {}},
+    HOST | {"bandwidth": 5, "link": {"to_switch": {"delay": "3ms"}, "from_switch": {}}},
+    NODE | {"mem": 5, "link": {"delay": "3ms", "loss": 2, "seed": "x"}},
+]
+LINK_FILES = [*({"nodes": [host]} for host in LINK_HOSTS), nodes(client={"link": {"queue": 9}})]
 
 # --- scenarios --------------------------------------------------------------------------------------------------------
 
@@ -216,10 +211,6 @@ def test_a_block_that_no_load_can_be_made_of(
 ) -> None:
     told = refused(tmp_path, ({"scenarios": [make(**change)]} for change in changes), load_scenarios)
     assert {json.dumps(change): text for change, text in zip(changes, told.values(), strict=True)} == snapshot
-
-
-def test_a_scenario_file_of_another_shape(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    assert refused(tmp_path, FILES, load_scenarios) == snapshot
 
 
 def test_a_member_that_the_topology_does_not_have(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
@@ -281,8 +272,15 @@ TEXTS: list[str | bytes] = [
 ]
 
 
-def test_a_text_is_refused_with_every_place(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    assert refused(tmp_path, TEXTS) == snapshot
+@pytest.mark.parametrize(
+    ("values", "load"),
+    [(SHAPES, load_config), (LINK_FILES, load_config), (FILES, load_scenarios), (TEXTS, load_config)],
+    ids=["topologies", "links", "scenario files", "texts"],
+)
+def test_every_place_of_a_file_that_is_refused(
+    tmp_path: Path, snapshot: SnapshotAssertion, values: list[Any], load: Load
+) -> None:
+    assert refused(tmp_path, values, load) == snapshot
 
 
 DOCUMENTED = """[

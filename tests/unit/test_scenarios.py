@@ -38,14 +38,15 @@ def file(*blocks, **dataset):
 
 
 SPAN = {"from": "00000001", "to": "0000001Z"}
-LONG_KEYS = {"keySize": 9, "valSize": 1}
+LONG_KEYS, SMALL = {"keySize": 9, "valSize": 1}, {"keySize": 2, "valSize": 1}
 BURSTS = {"rate": [500, 0.3], "duration": "10s", "warmup": "2s", "clients": 100, "conns": 10}
+SEVERAL = OPEN | {"rate": [1, 2], "clients": [3, 4]}
+TIMED = {"duration": "1500ms", "clients": [1, 8], "conns": 1, "warmup": "500ms"}
+SMALL_DATASET = {"keyPrefix": "d/", "keySize": 3, "valSize": 10, "keys": 100}
 ORDERS = ["sequential", "shuffled", "uniform", "zipfian"]
 FILES = {
     "lists multiply in the file's order": file(
-        writes(
-            load=[LOAD, OPEN | {"rate": [1, 2], "clients": [3, 4]}], data=[DATA, LONG_KEYS], target=["leader", "etcd2"]
-        ),
+        writes(load=[LOAD, SEVERAL], data=[DATA, LONG_KEYS], target=["leader", "etcd2"]),
         reads(load=[LOAD, LOAD | {"total": 7}], consistency=["l", "s", "default"]),
     ),
     "open loops": file(
@@ -55,11 +56,7 @@ FILES = {
         reads(load=[{"duration": "1s", "clients": 1, "conns": 1}, LOAD | {"warmup": 20}]),
     ),
     "orders of keys": file(
-        reads(
-            load={"duration": "1500ms", "clients": [1, 8], "conns": 1, "warmup": "500ms"},
-            target=["cluster", "leader"],
-            keys=["sequential", "zipfian"],
-        ),
+        reads(load=TIMED, target=["cluster", "leader"], keys=["sequential", "zipfian"]),
         mixed(ratio=[0, 0.25], keys="zipfian", zipfExponent=1.2, verify=False),
         writes(load=LOAD | {"timeout": "5s"}, keys=ORDERS, zipfExponent=2, keySpace=7),
         writes(load=OPEN, keys="uniform", keySpace=1000),
@@ -73,9 +70,7 @@ FILES = {
         writes(load=LOAD | {"warmup": 5, "seed": 7}, keySpace=10),
         reads(load=LOAD | {"warmup": 5}),
     ),
-    "the smallest keys that are all different": file(
-        writes(load=LOAD | {"total": 62**2}, data={"keySize": 2, "valSize": 1})
-    ),
+    "the smallest keys that are all different": file(writes(load=LOAD | {"total": 62**2}, data=SMALL)),
     "spans and transactions": file(
         reads(spanKeys=[1, 10], limit=5, keys=["sequential", "uniform"], verify=False),
         reads(prefix="0000", keysOnly=True),
@@ -91,10 +86,7 @@ FILES = {
         reads(spanKeys=100, countOnly=True),
         txns(keys="shuffled"),
         writes(),
-        keyPrefix="d/",
-        keySize=3,
-        valSize=10,
-        keys=100,
+        **SMALL_DATASET,
     ),
     # A span is verified where nothing is written beside the data set; one key at a time is known by its name.
     "spans beside writes": file(reads(prefix="0000", verify=False), reads(), writes(data=LONG_KEYS)),
@@ -118,10 +110,8 @@ def test_a_file_that_we_ship(snapshot, path):
 
 def test_the_quick_matrix_has_every_kind_of_the_default_one():
     def kinds(path):
-        def kind(s):
-            return (s.type, s.clients, s.conns, s.key_size, s.val_size, s.target, s.consistency)
-
-        return [kind(s) for s in load_scenarios(path).scenarios]
+        names = ("type", "clients", "conns", "key_size", "val_size", "target", "consistency")
+        return [[getattr(scenario, name) for name in names] for scenario in load_scenarios(path).scenarios]
 
     assert kinds(QUICK_SCENARIOS) == kinds(DEFAULT_SCENARIOS)
     assert max(s.total for s in load_scenarios(QUICK_SCENARIOS).scenarios) <= 2000
@@ -137,25 +127,15 @@ def test_what_a_file_may_leave_out(tmp_path):
 SEQUENCE = ("read-linearizable-1000x1x1", "read-serializable-1000x1x1")
 
 
-@pytest.mark.parametrize(
-    ("only", "repeat", "chosen"),
-    [
+def test_selecting():
+    scenarios = load_scenarios(DEFAULT_SCENARIOS).scenarios
+    for only, repeat, chosen in (
         (["read-l*-1000x*", SEQUENCE[0]], 1, [(SEQUENCE[0], 1)]),
         (["read-*-1000x1x1"], 2, [(name, number) for number in (1, 2) for name in SEQUENCE]),
-        ([], 1, 18),
-        (["write"], 1, 12),
-        (["read"], 1, 6),
-        (["*-1000x1x1*"], 1, 6),
-    ],
-)
-def test_selecting(only, repeat, chosen):
-    scenarios = load_scenarios(DEFAULT_SCENARIOS).scenarios
-    found = [(item.scenario.name, item.repetition) for item in select(scenarios, only, repeat=repeat)]
-    assert chosen in (found, len(found))
-
-
-def test_a_pattern_that_matches_nothing_lists_the_names():
-    scenarios = load_scenarios(DEFAULT_SCENARIOS).scenarios
+        *(([], 1, 18), (["write"], 1, 12), (["read"], 1, 6), (["*-1000x1x1*"], 1, 6)),
+    ):
+        found = [(item.scenario.name, item.repetition) for item in select(scenarios, only, repeat=repeat)]
+        assert chosen in (found, len(found)), only
     with pytest.raises(UsageError, match=r"no scenario matches wrote\*") as caught:
         select(scenarios, ["read", "wrote*"])
     assert all(scenario.name in str(caught.value) for scenario in scenarios)
@@ -200,12 +180,9 @@ def test_which_writes_leave_the_data_set_behind(done, before, after):
     assert Dataset(8, 256, 100).present_after(scenario(**done), before) is after
     # With a prefix of its own, writes neither make nor spoil it.
     assert Dataset(8, 256, 100, "d/").present_after(scenario(**done), before) is before
-
-
-def test_loading_the_data_set_makes_it():
-    dataset = Dataset(8, 256, 50)
-    assert dataset.present_after(dataset.load, False)
-    assert dataset.load.clients <= dataset.load.total
+    # Loading it makes it.
+    small = Dataset(8, 256, 50)
+    assert small.present_after(small.load, False) and small.load.clients <= small.load.total
 
 
 # --- names of generated keys are the benchmark server's, and spans of them are counted right --------------------------
@@ -214,11 +191,8 @@ GO_KEYS = Path(__file__).resolve().parents[2] / "benchmark_image" / "internal" /
 TEXTS = st.text(ALPHABET + "-/~", min_size=1, max_size=5)
 
 
-def test_the_digits_are_the_servers():
-    assert re.findall(r'^const alphabet = "(\w+)"$', GO_KEYS.read_text(), re.MULTILINE) == [ALPHABET]
-
-
 def test_names_of_keys():
+    assert re.findall(r'^const alphabet = "(\w+)"$', GO_KEYS.read_text(), re.MULTILINE) == [ALPHABET]
     names = {(0, 1): "0", (61, 1): "z", (0, 8): "00000000", (999, 4): "00G7", (9_999, 8): "000002bH"}
     names |= {(3844, 8): "00000100"}
     assert {key: Keys(key[1], 10_000, "d/").name(key[0]) for key in names} == {k: f"d/{v}" for k, v in names.items()}
