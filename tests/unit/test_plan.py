@@ -61,15 +61,11 @@ def test_the_plan_of_a_topology_with_every_key(tmp_path, snapshot):
     assert exported(build_plan(load_config(write(tmp_path, RICH_TOPOLOGY)), None, OPTIONS)) == snapshot
 
 
-def test_memory_is_rounded_down_to_pages():
-    config = config_of()
-    nodes = tuple(replace(node, memory_bytes=100_000_001) for node in config.nodes)
-    assert plan_of(replace(config, nodes=nodes)).hosts[0].memory_bytes == 100_000_001 // 4096 * 4096
-
-
-def test_tcp_and_tmpfs_are_as_asked():
+def test_memory_tcp_and_tmpfs_are_as_configured():
     config = with_etcd(config_of(), data="tmpfs")
-    plan = plan_of(config, replace(OPTIONS, congestion_control="bbr", run_id="abc123"))
+    nodes = tuple(replace(node, memory_bytes=100_000_001) for node in config.nodes)
+    plan = plan_of(replace(config, nodes=nodes), replace(OPTIONS, congestion_control="bbr", run_id="abc123"))
+    assert plan.hosts[0].memory_bytes == 100_000_001 // 4096 * 4096, "whole pages"
     assert {host.tcp_congestion_control for host in plan.hosts} == {"bbr"}
     assert [bool(host.tmpfs) for host in plan.hosts] == [True, True, True, False]
     assert "--initial-cluster-token=containernet-env-abc123" in plan.hosts[0].command
@@ -77,33 +73,27 @@ def test_tcp_and_tmpfs_are_as_asked():
 
 
 TIMING = ("heartbeat_ms", "election_ms", "heartbeat_from", "election_from")
+DEFAULT, ALONE = (100, 1000, "default", "default"), with_delay(config_of("1node"), 10**9)
 
 
 @pytest.mark.parametrize(
-    ("delay_ms", "timing"),
+    ("config", "timing"),
     [
-        *((delay_ms, (100, 1000, "default", "default")) for delay_ms in (0, 3, 25)),
-        (26, (104, 1040, "rtt", "rtt")),
-        (50, (200, 2000, "rtt", "rtt")),
-        (2000, (8000, 50_000, "rtt", "rtt")),
-        (10_000, (10_000, 50_000, "rtt", "rtt")),
+        *((with_delay(config_of(), delay_ms * 10**6), DEFAULT) for delay_ms in (0, 3, 25)),
+        (with_delay(config_of(), 26 * 10**6), (104, 1040, "rtt", "rtt")),
+        (with_delay(config_of(), 50 * 10**6), (200, 2000, "rtt", "rtt")),
+        (with_delay(config_of(), 2 * 10**9), (8000, 50_000, "rtt", "rtt")),
+        (with_delay(config_of(), 10 * 10**9), (10_000, 50_000, "rtt", "rtt")),
+        (config_of("wan-50ms"), (201, 2010, "rtt", "rtt")),  # part of a millisecond counts
+        (ALONE, DEFAULT),
+        (with_etcd(ALONE, heartbeat_ms=10, election_ms=100), (10, 100, "config", "config")),
+        (with_etcd(config_of(), heartbeat_ms=300), (300, 3000, "config", "heartbeat")),
     ],
 )
-def test_raft_timing_follows_the_largest_rtt(delay_ms, timing):
-    values = plan_of(with_delay(config_of(), delay_ms * 10**6)).timing.values
-    assert tuple(values[name] for name in TIMING) == timing
-
-
-def test_raft_timing_of_part_of_a_millisecond_of_one_member_and_of_the_config():
-    assert plan_of(config_of("wan-50ms")).timing.values["heartbeat_ms"] == 201
-    alone = with_delay(config_of("1node"), 10**9)
-    for config, timing in (
-        (alone, (100, 1000, "default", "default")),
-        (with_etcd(config_of(), heartbeat_ms=10, election_ms=100), (10, 100, "config", "config")),
-        (with_etcd(config_of(), heartbeat_ms=300), (300, 3000, "config", "heartbeat")),
-    ):
-        assert tuple(plan_of(config).timing.values[name] for name in TIMING) == timing
-    assert plan_of(alone).largest_member_rtt is None
+def test_raft_timing_follows_the_largest_rtt_and_the_config(config, timing):
+    plan = plan_of(config)
+    assert tuple(plan.timing.values[name] for name in TIMING) == timing
+    assert (plan.largest_member_rtt is None) == (len(config.nodes) == 1)
 
 
 def test_an_election_timeout_that_the_derived_heartbeat_breaks_is_refused():
@@ -118,44 +108,26 @@ def with_link(config, link):
     return replace(config, nodes=(replace(config.nodes[0], link=link), *config.nodes[1:]))
 
 
+MANY_CORES = {"machine_cores": 64}
+LONG_QUEUE = LinkSpec.symmetric(0, 10**9, 200_000)
+FEW_CORES = "this machine has 2 cores"
+BELOW_RTT = "election timeout of 10 ms is below the largest expected RTT between members"
+SHORT_QUEUES = "queues of etcd1-s1, etcd2-s1, etcd3-s1 hold 100,000 frames, less than the bandwidth-delay product"
+
+
 @pytest.mark.parametrize(
     ("name", "change", "options", "notes"),
     [
         ("1node", None, {}, []),
-        (
-            "2node-seed",
-            None,
-            {},
-            ["this machine has 2 cores: the cpu limit of etcd1, etcd2 is applied but cannot bind"],
-        ),
-        ("3node", None, {}, ["this machine has 2 cores, the cpu limits add up to 3: the hosts compete for cpu"]),
+        ("2node-seed", None, {}, [f"{FEW_CORES}: the cpu limit of etcd1, etcd2 is applied but cannot bind"]),
+        ("3node", None, {}, [f"{FEW_CORES}, the cpu limits add up to 3: the hosts compete for cpu"]),
         ("3node", None, {"machine_cores": 8}, []),
-        (
-            "3node-3ms",
-            {"heartbeat_ms": 10, "election_ms": 100},
-            {"machine_cores": 64},
-            ["heartbeat of 10 ms is below", "election timeout of 100 ms is below 10 times"],
-        ),
-        (
-            *("3node-3ms", {"heartbeat_ms": 2, "election_ms": 10}, {"machine_cores": 64}),
-            [
-                "heartbeat of 2 ms is below",
-                "election timeout of 10 ms is below the largest expected RTT between members",
-            ],
-        ),
-        (
-            *("3node-3ms", {"heartbeat_ms": 20, "election_ms": 100}, {"machine_cores": 64}),
-            ["election timeout of 100 ms is below 10 times"],
-        ),
-        ("1node", LinkSpec.symmetric(0, 10**9, 200_000), {}, ["781 MiB of full frames"]),
-        ("1node", LinkSpec.symmetric(0, 10**9, 200_000), {"links": "netem"}, []),
-        (
-            *("3node", LinkSpec.symmetric(10**9, 10**9), {"machine_cores": 64}),
-            [
-                "1494 MiB of full frames",
-                "queues of etcd1-s1, etcd2-s1, etcd3-s1 hold 100,000 frames, less than the bandwidth-delay product",
-            ],
-        ),
+        ("3node-3ms", (10, 100), MANY_CORES, ["heartbeat of 10 ms is below", "of 100 ms is below 10 times"]),
+        ("3node-3ms", (2, 10), MANY_CORES, ["heartbeat of 2 ms is below", BELOW_RTT]),
+        ("3node-3ms", (20, 100), MANY_CORES, ["election timeout of 100 ms is below 10 times"]),
+        ("1node", LONG_QUEUE, {}, ["781 MiB of full frames"]),
+        ("1node", LONG_QUEUE, {"links": "netem"}, []),
+        ("3node", LinkSpec.symmetric(10**9, 10**9), MANY_CORES, ["1494 MiB of full frames", SHORT_QUEUES]),
     ],
 )
 def test_notes_are_said_once_and_only_where_they_help(name, change, options, notes):
@@ -163,7 +135,7 @@ def test_notes_are_said_once_and_only_where_they_help(name, change, options, not
     if isinstance(change, LinkSpec):
         config = with_link(config, change)
     elif change is not None:
-        config = with_etcd(config, **change)
+        config = with_etcd(config, heartbeat_ms=change[0], election_ms=change[1])
     found = plan_of(config, replace(OPTIONS, **options)).notes
     assert len(found) == len(notes) and all(words in note for words, note in zip(notes, found, strict=True)), found
 
@@ -176,19 +148,17 @@ def test_request_timeouts_below_what_the_links_take_are_noted(delay_ms, noted):
     assert not noted or "end after 20s, before any can be answered: the links alone take 24" in notes[0]
 
 
-def test_reads_load_the_data_set_where_no_write_made_it():
-    def loads(**options):
-        return [planned.loads_dataset for planned in plan_of(config_of(), replace(OPTIONS, **options)).scenarios]
+def test_reads_load_the_data_set_where_no_write_or_mixed_load_made_it(tmp_path):
+    def loads(scenarios=DEFAULT_SCENARIOS, **options):
+        plan = plan_of(config_of(), replace(OPTIONS, **options), scenarios)
+        return [planned.loads_dataset for planned in plan.scenarios]
 
     assert loads() == [False] * 18
     assert loads(only=("read",)) == [True] + [False] * 5
     assert loads(only=("write-leader-1000x1x1-8B-256B", "read-l*-1000x1x1")) == [False, True]
     assert loads(only=("read-l*-1000x1x1",), repeat=2) == [True, False]
-
-
-def test_mixed_loads_load_the_data_set_and_leave_it_behind(tmp_path):
     mine = write(tmp_path, {"scenarios": [mixed(ratio=[0.1, 0.5]), reads()]})
-    assert [planned.loads_dataset for planned in plan_of(config_of(), scenarios=mine).scenarios] == [True, False, False]
+    assert loads(mine) == [True, False, False]
 
 
 def test_estimates_are_of_the_right_order():
