@@ -26,9 +26,6 @@ ETCD = """bench with serializable range
 Summary:
   Total:\t0.25 secs.
   Slowest:\t0.004 secs.
-  Fastest:\t1e-05 secs.
-  Average:\t0.0012 secs.
-  Stddev:\t0.0003 secs.
   Requests/sec:\t2000.5
 
 Response time histogram:
@@ -36,7 +33,6 @@ Response time histogram:
   0.004 [101]	|\u220e
 
 Latency distribution:
-  10% in 0.0001 secs.
   50% in 0.0012 secs.
   99% in 0.0039 secs.
   99.9% in 0.004 secs.
@@ -46,7 +42,6 @@ WRK = """Running 1s test @ http://127.0.0.1:1/
   1 threads and 96 connections
   Latency Distribution
      50%    3.90ms
-     75%    4.50ms
      99%  900.00us
   20000 requests in 1.05s, 3.00MB read
 Requests/sec:  19047.62
@@ -136,9 +131,9 @@ def test_a_run_that_the_store_agrees_with_is_a_sample() -> None:
     assert cluster.sample("range-s").cell == "range-s 1/1 on 1" and cluster.emptied == 0
 
 
-@pytest.mark.parametrize(
-    ("operation", "changes", "message"),
-    [
+def test_a_store_that_does_not_agree_ends_the_comparison() -> None:
+    changes: dict[str, Any]
+    for operation, changes, message in (
         ("put", {"rises": 499}, "revision rose by 499, not by 500"),
         ("put", {"rises": 501}, "revision rose by 501, not by 500"),
         ("put", {"writes": 1}, "holds 2 keys, not 501"),  # one key, 500 times
@@ -146,12 +141,9 @@ def test_a_run_that_the_store_agrees_with_is_a_sample() -> None:
         ("put", {"leaves": 2}, "holds 2 keys after it was emptied"),
         ("range-l", {"rises": 1, "writes": 0}, "revision rose by 1, not by 0"),
         ("range-s", {"rises": 0, "writes": 1}, "holds 501 keys, not 500"),
-    ],
-    ids=str,
-)
-def test_a_store_that_does_not_agree_ends_the_comparison(operation: str, changes: Any, message: str) -> None:
-    with pytest.raises(RunError, match=message):
-        FakeCluster(**changes).sample(operation)
+    ):
+        with pytest.raises(RunError, match=message):
+            FakeCluster(**changes).sample(operation)
 
 
 # --- medians and shares -----------------------------------------------------------------------------------------------
@@ -167,15 +159,10 @@ def sample(tool: str = "ours", cell: str = "put 1/1 on 1", **changes: Any) -> Sa
 def test_medians_ratios_and_the_ceiling() -> None:
     runs = [sample(requests_per_s=value, p99_s=p99) for value, p99 in ((100.0, 0.2), (300.0, None), (200.0, 0.4))]
     found = table.medians([*runs, sample(tool="etcd", client_cpu_ms_per_1000=40.0)])["put 1/1 on 1"]
-    assert (found["ours"]["runs"], found["ours"]["requests_per_s"], found["ours"]["p99_s"]) == (
-        3,
-        200,
-        pytest.approx(0.3),
-    )
-    assert "p99_s" not in found["etcd"]
-    assert table.ratios(found, "ours") == {
-        "requests_per_s": 2.0, "client_cpu_ms_per_1000": 0.25, "peak_rss_bytes": 1.0,
-    }  # fmt: skip
+    medians = {name: found["ours"][name] for name in ("runs", "requests_per_s", "p99_s")}
+    assert medians == {"runs": 3, "requests_per_s": 200, "p99_s": pytest.approx(0.3)} and "p99_s" not in found["etcd"]
+    ratios = {"requests_per_s": 2.0, "client_cpu_ms_per_1000": 0.25, "peak_rss_bytes": 1.0}
+    assert table.ratios(found, "ours") == ratios
     assert table.ratios({"ours": found["ours"]}, "ours") is None
     # 10 ms of the client and 50 of the members for each 1000 requests at 30,000/s: 1.8 cores.
     busy = [sample(cell="put 10/100 on 1", requests_per_s=30_000.0), sample("etcd", "put 10/100 on 1")]

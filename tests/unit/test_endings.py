@@ -63,42 +63,31 @@ def test_statuses_above_128_are_signals() -> None:
         assert how_ended(status) == f"exit status {status}"
 
 
-@pytest.mark.parametrize(
-    ("log", "killed", "told"),
-    [
-        ("disk-full-at-start", False, "failed to create WAL: no space left on device"),
-        ("disk-full", False, "failed to commit tx: write /data/e/member/snap/db: no space left on device"),
-        (
-            "wal-corrupted",
-            False,
-            "discovery failed: walpb: crc mismatch: expected: 2a06d722 computed: 2400cc57: "
-            "in file '0000000000000000-0000000000000000.wal' at position: 80",
-        ),
-        ("port-taken", False, "discovery failed: listen tcp 127.0.0.1:2380: bind: address already in use"),
-        ("no-such-address", False, "discovery failed: listen tcp 10.0.0.1:2380: bind: cannot assign requested address"),
-        ("read-only", False, "discovery failed: cannot access data directory: mkdir /data/e: read-only file system"),
-        ("sigterm", False, "shut down by a signal (terminated)"),
-        ("sigquit", False, "SIGQUIT: quit"),
-        ("unknown-flag", False, "flag provided but not defined: -nosuch"),
-        # etcd's warnings of every start are no reason.
-        ("sigkill", True, ""),
-        ("oom", True, ""),
-        # Had it been killed after its disk was full, the error were worth telling, but not as the reason.
-        ("disk-full", True, "last fatal: failed to commit tx: write /data/e/member/snap/db: no space left on device"),
-    ],
-)
-def test_why_an_etcd_member_ended_is_told_by_its_log(log: str, killed: bool, told: str) -> None:
-    assert etcd.LOG.last_words((RECORDED / "etcd" / f"{log}.log").read_text(), killed) == told
+WHY = {
+    ("disk-full-at-start", False): "failed to create WAL: no space left on device",
+    ("disk-full", False): "failed to commit tx: write /data/e/member/snap/db: no space left on device",
+    ("wal-corrupted", False): "discovery failed: walpb: crc mismatch: expected: 2a06d722 computed: 2400cc57: "
+    "in file '0000000000000000-0000000000000000.wal' at position: 80",
+    ("port-taken", False): "discovery failed: listen tcp 127.0.0.1:2380: bind: address already in use",
+    ("no-such-address", False): "discovery failed: listen tcp 10.0.0.1:2380: bind: cannot assign requested address",
+    ("read-only", False): "discovery failed: cannot access data directory: mkdir /data/e: read-only file system",
+    ("sigterm", False): "shut down by a signal (terminated)",
+    ("sigquit", False): "SIGQUIT: quit",
+    ("unknown-flag", False): "flag provided but not defined: -nosuch",
+    # etcd's warnings of every start are no reason.
+    ("sigkill", True): "",
+    ("oom", True): "",
+    # Had it been killed after its disk was full, the error were worth telling, but not as the reason.
+    ("disk-full", True): "last fatal: failed to commit tx: write /data/e/member/snap/db: no space left on device",
+}
+SLOW = '2026-11-22T02:18:20.1Z\twarn\ttxn/util.go:93\tapply request took too long\t{"took": "302ms"}\n'
+NO_ETCD = "/usr/local/bin/wait-at-gate: 24: exec: etcd: not found"
 
 
-def test_a_warning_after_the_start_is_told_of_a_member_that_was_killed() -> None:
-    log = (RECORDED / "etcd" / "sigkill.log").read_text()
-    slow = '2026-11-22T02:18:20.1Z\twarn\ttxn/util.go:93\tapply request took too long\t{"took": "302ms"}\n'
-    assert etcd.LOG.last_words(log + slow, killed=True) == "last warning: apply request took too long"
-    assert etcd.LOG.last_words(slow + log, killed=True) == ""
-
-
-def test_a_shell_that_finds_no_etcd_is_told_by_its_error() -> None:
-    said = "/usr/local/bin/wait-at-gate: 24: exec: etcd: not found\n"
-    assert etcd.LOG.last_words(said, killed=False) == said.strip()
-    assert etcd.LOG.last_words("", killed=False) == ""
+def test_why_an_etcd_member_ended_is_told_by_its_log() -> None:
+    logs = {name: (RECORDED / "etcd" / f"{name}.log").read_text() for name, _ in WHY}
+    assert {(name, killed): etcd.LOG.last_words(logs[name], killed) for name, killed in WHY} == WHY
+    # Of a member that was killed, a warning after its start.
+    assert etcd.LOG.last_words(logs["sigkill"] + SLOW, killed=True) == "last warning: apply request took too long"
+    assert etcd.LOG.last_words(SLOW + logs["sigkill"], killed=True) == ""
+    assert [etcd.LOG.last_words(said, killed=False) for said in (f"{NO_ETCD}\n", "")] == [NO_ETCD, ""]

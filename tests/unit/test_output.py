@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,22 +40,13 @@ from tests.unit.fakes import write
     ],
 )
 def test_the_last_line_of_a_run_names_the_file_and_counts_rows_that_are_not_valid(
-    effects: list[Effect],
-    is_lost: bool,
-    words: str,
-    status: int,
-    strict_status: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    load = LoadResult.from_json(closed_loop())
+    effects: list[Effect], is_lost: bool, words: str, status: int, strict_status: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    load, planned = LoadResult.from_json(closed_loop()), ScheduledScenario(write("w"), 1)
     outcomes = tuple(
         ScenarioOutcome(
-            ScheduledScenario(write("w"), 1, attempt=attempt),
-            "t",
-            1,
-            load=load,
-            findings=(Finding("links_paused", effect, "they were paused"),),
+            replace(planned, attempt=attempt), "t", 1, load=load, findings=(Finding("links_paused", effect, "paused"),)
         )
         for attempt, effect in enumerate(effects, start=1)
     )

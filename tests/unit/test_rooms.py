@@ -84,7 +84,9 @@ def problems(room: str, text: str) -> Iterator[str]:
         yield from (f"line {line}: {room} starts a program by {name}" for line, name in starts(text))
 
 
-def test_every_room_keeps_to_the_rules() -> None:
+def test_every_module_is_in_a_room_and_keeps_to_its_rules() -> None:
+    assert {path.name for path in PACKAGE.glob("*.py")} == FACES
+    assert {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()} <= set(RANK)
     found = [
         f"{path.relative_to(PACKAGE.parent)}, {problem}"
         for path in sorted(PACKAGE.rglob("*.py"))
@@ -112,11 +114,6 @@ def test_time_and_threads_are_those_of_the_clock() -> None:
         for use in uses.finditer(path.read_text(encoding="utf-8"))
     ]
     assert not found
-
-
-def test_every_module_is_in_a_room() -> None:
-    assert {path.name for path in PACKAGE.glob("*.py")} == FACES
-    assert {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()} <= set(RANK)
 
 
 def test_the_vm_ring_names_tests_that_exist() -> None:
