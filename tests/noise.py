@@ -18,9 +18,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
-from tests.processes import is_stopped
+from tests.processes import is_stopped, words_of
+from tests.processes import processes as all_processes
 
 PAUSES_S = 0.05, 0.3
 BETWEEN_S = 0.2, 2.0
@@ -34,15 +34,12 @@ VICTIMS = {
 def processes(kind: str) -> list[int]:
     """The processes of runs of that kind, in order; of the drivers, not the shells and sudos that only name one."""
     found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
-        with contextlib.suppress(OSError):
-            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            program = " ".join([os.path.basename(words[0]), *words[1:]])
-            script = " ".join([os.path.basename(word) for word in words[1:2]] + words[2:])
-            if any(text.startswith(VICTIMS[kind]) for text in (program, script)):
-                found.append(int(entry.name))
+    for pid in all_processes():
+        words = words_of(pid).rstrip().split(" ")
+        program = " ".join([os.path.basename(words[0]), *words[1:]])
+        script = " ".join([os.path.basename(word) for word in words[1:2]] + words[2:])
+        if any(text.startswith(VICTIMS[kind]) for text in (program, script)):
+            found.append(pid)
     return sorted(found)
 
 
