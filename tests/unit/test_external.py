@@ -70,79 +70,52 @@ def test_endpoints_are_members_by_their_order(tmp_path: Path) -> None:
     assert parse_endpoint(f"http://{longest}:1") == ("http", Endpoint(longest, 1))
 
 
-@pytest.mark.parametrize("host", ["h..x", f"{'a' * 64}.x"])
-def test_a_name_that_no_host_can_have_gives_no_answer(host: str) -> None:
-    connection = TcpConnection(host, 1)
-    assert not connection.speaks_tls(60.0)
-    for ask in (
-        lambda: connection.open(1, timeout_s=60.0),
-        lambda: connection.rtt_ns(60.0),
-        lambda: connection.request_bytes(1, "/", timeout_s=60.0),
-    ):
-        with pytest.raises(NoAnswerError, match="has a name that no host can have"):
-            ask()
+def test_a_name_that_no_host_can_have_gives_no_answer() -> None:
+    for connection in (TcpConnection("h..x", 1), TcpConnection(f"{'a' * 64}.x", 1)):
+        assert not connection.speaks_tls(60.0)
+        for ask in (
+            lambda c=connection: c.open(1, timeout_s=60.0),
+            lambda c=connection: c.rtt_ns(60.0),
+            lambda c=connection: c.request_bytes(1, "/", timeout_s=60.0),
+        ):
+            with pytest.raises(NoAnswerError, match="has a name that no host can have"):
+                ask()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_options_of_hosts_and_links_of_ours_are_refused(tmp_path: Path) -> None:
+    config, out = written(tmp_path, PLAIN), tmp_path / "out.csv"
+    for words in (
         "--engine containernet", "--links emulator", "--links netem --switches bridge", "--congestion-control reno",
         "--fresh", "--retry-invalid 1", "--profile cpu", "--strict", "--seed 1", "--rtt-tolerance 1ms",
-    ],
-)  # fmt: skip
-def test_options_of_hosts_and_links_of_ours_are_refused(tmp_path: Path, words: str) -> None:
-    out = tmp_path / "out.csv"
-    done = CliRunner().invoke(run_command, [str(written(tmp_path, PLAIN)), str(out), "--quick", *words.split()])
-    assert done.exit_code and "external cluster" in f"{done.output} {done.exception}"
-    assert not out.exists()
+    ):  # fmt: skip
+        done = CliRunner().invoke(run_command, [str(config), str(out), "--quick", *words.split()])
+        assert done.exit_code and "external cluster" in f"{done.output} {done.exception}", words
+        assert not out.exists()
 
 
-def test_events_are_refused_where_they_stand(tmp_path: Path) -> None:
-    scenarios = tmp_path / "scenarios.json"
+def test_what_is_done_to_hosts_and_links_of_ours_is_refused_and_all_without_consent(tmp_path: Path) -> None:
+    config, out, scenarios = written(tmp_path, PLAIN), tmp_path / "out.csv", tmp_path / "scenarios.json"
     load, data = {"duration": "5s", "clients": 1, "conns": 1}, {"keySize": 8, "valSize": 8}
     block = {"type": "write", "load": load, "data": data, "target": "cluster"}
     scenarios.write_text(json.dumps({"scenarios": [{**block, "events": [{"at": "1s", "kill": "leader"}]}]}))
     with pytest.raises(ConfigError, match=r"cannot be done to the external cluster of .*endpoints.json"):
-        prepare(written(tmp_path, PLAIN), scenarios)
-
-
-def test_a_sweep_has_axes_of_loads_alone(tmp_path: Path) -> None:
-    config = written(tmp_path, PLAIN)
+        prepare(config, scenarios)
+    with pytest.raises(UsageError, match="nothing to bring up"):
+        prepare_shell(config)
     made = design(config, ["clients=1,10"], quick=True, only=["read-linearizable-50x1x1"])
     assert [cell.coordinates for cell in made.cells] == [(("clients", "1"),), (("clients", "10"),)]
     for axis in ("link_delay=1ms,3ms", "members=1,3", "cpus=1,2", "heartbeat_interval=100ms", "client.mem=1g,2g"):
         with pytest.raises(ConfigError, match="is of hosts, links or the store, which are not configurable"):
             design(config, [axis], quick=True)
-
-
-def test_without_consent_nothing_is_done(tmp_path: Path) -> None:
-    config, out = written(tmp_path, PLAIN), tmp_path / "out.csv"
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError, match=r"(?s)18 scenarios.*http://10\.1\.0\.2:2379"):
         measure(config, None, out, quick=True)
-    assert "18 scenarios" in str(raised.value) and "http://10.1.0.2:2379" in str(raised.value)
     assert not out.exists()
     require_consent(prepare(config, None, quick=True), True)
-    with pytest.raises(UsageError, match="nothing to bring up"):
-        prepare_shell(config)
 
 
-def test_a_plan_has_no_hosts_and_its_record_no_secret(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("very secret\n")
-    plan = prepare(written(tmp_path, SECURED), None, quick=True)
-    assert (plan.hosts, plan.links, plan.switches, plan.rtt) == ((), (), (), ())
-    values = json.dumps(plan_values(plan), default=str)
-    assert "very secret" not in values and "etcd-1.example" in values
-
-
-def test_the_identity_is_of_endpoints_and_not_of_files(tmp_path: Path) -> None:
-    def of(**more: Any) -> str:
-        return config_hash(prepare(written(tmp_path, {**SECURED, **more}), None, quick=True))
-
-    assert of() == of(prefix="other/") == of(tls={"ca": "other.pem"})
-    assert of() != of(endpoints=["https://etcd-2.example:2379"])
-
-
-def test_the_password_is_of_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_password_is_of_a_file_or_the_environment_and_not_on_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     external = load_config(written(tmp_path, SECURED)).external
     assert external is not None
     with pytest.raises(UsageError, match=r"password file .*secret cannot be read"):
@@ -154,12 +127,22 @@ def test_the_password_is_of_a_file_or_the_environment(tmp_path: Path, monkeypatc
     with pytest.raises(UsageError, match="bench has no password"):
         login_of(replace(external, password_file=None))
 
+    plan = prepare(written(tmp_path, SECURED), None, quick=True)
+    assert (plan.hosts, plan.links, plan.switches, plan.rtt) == ((), (), (), ())
+    values = json.dumps(plan_values(plan), default=str)
+    assert "a b" not in values and "etcd-1.example" in values
 
-def test_every_key_of_a_request_is_under_the_prefix() -> None:
-    ends = {"etcd1": "10.1.0.1:2379"}
+    def of(**more: Any) -> str:
+        return config_hash(prepare(written(tmp_path, {**SECURED, **more}), None, quick=True))
 
-    def body(scenario: Scenario) -> dict[str, Any]:
-        return request_of(scenario, ends, 60.0, prefix="p/7/")[1]
+    # The identity is of endpoints and not of files.
+    assert config_hash(plan) == of(prefix="other/") == of(tls={"ca": "other.pem"})
+    assert config_hash(plan) != of(endpoints=["https://etcd-2.example:2379"])
+
+
+def test_every_key_of_a_request_is_under_the_prefix_or_a_znode_of_the_run(tmp_path: Path) -> None:
+    def body(scenario: Scenario, **more: Any) -> dict[str, Any]:
+        return request_of(scenario, {"etcd1": "10.1.0.1:2379"}, 60.0, **more or {"prefix": "p/7/"})[1]
 
     assert body(READ)["keyPrefix"] == "p/7/"
     assert body(replace(READ, key_prefix="data/"))["keyPrefix"] == "p/7/data/"
@@ -167,7 +150,16 @@ def test_every_key_of_a_request_is_under_the_prefix() -> None:
     assert (by_prefix["key"], by_prefix["prefix"]) == ("p/7/00", True)
     between = body(replace(READ, span=Span(start="0010", end="0020"), verify=False))
     assert (between["key"], between["endRange"]) == ("p/7/0010", "p/7/0020")
-    assert "keyPrefix" not in request_of(READ, ends, 60.0)[1]
+    assert "keyPrefix" not in body(READ, prefix="")
+    config = config_of(tmp_path, "zookeeper", ["10.1.0.1:2181", "[fd00::2]:2181"])
+    assert config.external is not None and config.external.urls == ("10.1.0.1:2181", "[fd00::2]:2181")
+    terms, prefix = store_of(config).place(PREFIX)
+    of_znode = body(READ, terms=terms, prefix=prefix)
+    assert (of_znode["store"], of_znode["chroot"]) == ("zookeeper", "/containernet-env/abc")
+    assert "keyPrefix" not in of_znode
+    terms, prefix = store_of(config_of(tmp_path, "consul", ["http://10.1.0.1:8500"])).place(PREFIX)
+    of_keys = body(READ, terms=terms, prefix=prefix)
+    assert (of_keys["store"], of_keys["keyPrefix"]) == ("consul", PREFIX)
 
 
 def test_a_row_has_what_was_measured_and_nothing_of_hosts_and_links(tmp_path: Path) -> None:
@@ -178,24 +170,20 @@ def test_a_row_has_what_was_measured_and_nothing_of_hosts_and_links(tmp_path: Pa
     assert row["NetworkProof"] == "RTT 0.201;1.312;0.300 ms: medians of 18 each" and row["RttMeasured_ms"] == "1.312"
     unknown = ("LinkDelay_ms", "Bandwidth_mbps", "LinkJitter_ms", "LinkLoss_ratio", "Cpus", "Memory_bytes", "Links")
     assert {row[name] for name in (*unknown, "ClientLink", "ClientCpus", "Data", "RttExpected_ms")} == {"-"}
-
-
-def test_figures_count_where_nothing_was_seen_to_be_wrong() -> None:
+    # Its figures count where nothing was seen to be wrong.
     assert counts("yes", None) and counts("unknown", "unseen")
     assert not counts("no", "generator_waited;unseen") and not counts("unknown", "unseen;few_answers")
     assert not counts("unknown", "usage") and not counts("-", "-")
 
 
-@pytest.mark.parametrize("answer", [{}, [], None, {"header": {}}, {"header": {"member_id": "1"}, "raftTerm": "x"}])
-def test_what_is_no_member_of_etcd_is_an_error_and_no_traceback(answer: Any) -> None:
-    host, connection = SimpleNamespace(name="etcd1"), SimpleNamespace(request_json=lambda *_, **__: answer)
-    with pytest.raises(RunError, match="is it a member of etcd"):
-        EtcdMember(MemberPlace(host, "10.0.0.1", connection)).status()  # type: ignore[arg-type]
-    with pytest.raises(RunError, match="without a token"):
-        LoggedIn(connection, Login("bench", "secret")).log_in()  # type: ignore[arg-type]
-
-
-REFUSES_LEARNER = HttpError(400, None, "etcdserver: rpc not supported for learner")
+def test_what_is_no_member_of_etcd_is_an_error_and_no_traceback() -> None:
+    host, answers = SimpleNamespace(name="etcd1"), ({}, [], None, {"header": {}})
+    for answer in (*answers, {"header": {"member_id": "1"}, "raftTerm": "x"}):
+        connection: Any = SimpleNamespace(request_json=lambda *_, answer=answer, **__: answer)
+        with pytest.raises(RunError, match="is it a member of etcd"):
+            EtcdMember(MemberPlace(host, "10.0.0.1", connection)).status()  # type: ignore[arg-type]
+        with pytest.raises(RunError, match="without a token"):
+            LoggedIn(connection, Login("bench", "secret")).log_in()
 
 
 @pytest.mark.parametrize("refused", [False, True])
@@ -203,16 +191,14 @@ def test_an_endpoint_of_a_learner_is_named(tmp_path: Path, refused: bool) -> Non
     """By its status; a learner that has users refuses that."""
 
     def request_json(port: int, method: str, path: str, body: Any = None, **options: Any) -> Any:
-        if path == "/version":
-            return {"etcdserver": "3.6.8"}
-        if refused:
-            raise REFUSES_LEARNER
-        return {"header": {"cluster_id": "1", "member_id": "2"}, "leader": "1", "version": "3.6.8", "isLearner": True}
+        if refused and path != "/version":
+            raise HttpError(400, None, "etcdserver: rpc not supported for learner")
+        header = {"cluster_id": "1", "member_id": "2"}
+        return {"etcdserver": "3.6.8", "header": header, "leader": "1", "version": "3.6.8", "isLearner": True}
 
     connection = SimpleNamespace(request_json=request_json, with_headers=lambda headers: connection)
     config = config_of(tmp_path, "etcd", ["http://10.0.0.9:2379"])
-    look = ExternalEtcd(config, [connection], None, OwnKeys("p/")).look(1.0)  # type: ignore[list-item]
-    (problem,) = look.problems
+    (problem,) = ExternalEtcd(config, [connection], None, OwnKeys("p/")).look(1.0).problems  # type: ignore[list-item]
     assert problem.startswith("http://10.0.0.9:2379 is a learner, which takes no writes and no linearizable reads")
 
 
@@ -224,23 +210,19 @@ PUTS = {"type": "write", "load": LOAD, "data": {"keySize": 4, "valSize": 64}, "t
 GETS = {"type": "read", "load": LOAD, "consistency": "l", "target": "http1"}
 
 
-def service_file(folder: Path, store: Any = SERVICE, **more: Any) -> Path:
-    return endpoints_file(folder, store, ["http://10.0.0.1:8080"], **more)
-
-
 def service_plan(folder: Path, *blocks: Any, store: Any = SERVICE, **more: Any) -> Plan:
     scenarios = folder / "scenarios.json"
     scenarios.write_text(json.dumps({"dataset": DATASET, "scenarios": list(blocks)}))
-    return prepare(service_file(folder, store, **more), scenarios)
+    return prepare(endpoints_file(folder, store, ["http://10.0.0.1:8080"], **more), scenarios)
 
 
 def test_a_service_is_what_its_file_says(tmp_path: Path) -> None:
-    success = {"put": 201, "delete": [202, 404]}
-    config = load_config(service_file(tmp_path, {**SERVICE, "success": success, "missing": [404, 410]}))
+    success, urls = {"put": 201, "delete": [202, 404]}, ["http://10.0.0.1:8080"]
+    config = config_of(tmp_path, {**SERVICE, "success": success, "missing": [404, 410]}, urls)
     assert [node.name for node in config.nodes] == ["http1"]
     paths = SERVICE["put"], SERVICE["get"], SERVICE["delete"]
     assert config.store.service == HttpService(*paths, (201,), (200,), (202, 404), (404, 410))
-    assert not config.keys_stay and load_config(service_file(tmp_path, STAY)).keys_stay
+    assert not config.keys_stay and config_of(tmp_path, STAY, urls).keys_stay
 
 
 def test_the_keys_of_a_run_are_those_of_its_loads(tmp_path: Path) -> None:
@@ -262,21 +244,6 @@ def test_requests_have_the_templates_and_no_member_leads(tmp_path: Path) -> None
     assert body["targetMember"] == "10.0.0.1:8080" and "targetLeader" not in body and "getPath" not in body
     _, body = request_of(read, ends, 60.0, terms=plan.store.load_terms)
     assert (body["getPath"], body["getCodes"], body["absentCodes"]) == (SERVICE["get"], "200", "404")
-
-
-def test_another_url_is_another_load(tmp_path: Path) -> None:
     one = config_hash(service_plan(tmp_path, PUTS))
     assert one == config_hash(service_plan(tmp_path, PUTS, prefix="p/"))
     assert one != config_hash(service_plan(tmp_path, PUTS, store={**SERVICE, "put": "/v0/entity?id={key}&ack=3"}))
-
-
-def test_loads_of_zookeeper_have_their_keys_below_a_znode_of_the_run(tmp_path: Path) -> None:
-    config = config_of(tmp_path, "zookeeper", ["10.1.0.1:2181", "[fd00::2]:2181"])
-    assert config.external is not None and config.external.urls == ("10.1.0.1:2181", "[fd00::2]:2181")
-    terms, prefix = store_of(config).place(PREFIX)
-    _, body = request_of(READ, {"zookeeper1": "10.1.0.1:2181"}, 60, terms=terms, prefix=prefix)
-    assert (body["store"], body["chroot"]) == ("zookeeper", "/containernet-env/abc") and "keyPrefix" not in body
-    other = config_of(tmp_path, "consul", ["http://10.1.0.1:8500"])
-    terms, prefix = store_of(other).place(PREFIX)
-    _, body = request_of(READ, {"consul1": "10.1.0.1:8500"}, 60, terms=terms, prefix=prefix)
-    assert (body["store"], body["keyPrefix"]) == ("consul", PREFIX)

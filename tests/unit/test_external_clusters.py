@@ -52,8 +52,8 @@ network = fake_servers.network
 DATA = OwnKeys("p/1/", (Keys(4, 350, "p/1/"), Keys(4, 1000, "p/1/data/")))
 
 
-def service(folder: Path, *urls: str, own: OwnKeys = DATA, **store: Any) -> ExternalCluster:
-    return opened(config_of(folder, {**SERVICE, **store}, list(urls)), own)
+def service(folder: Path, *urls: str, own: OwnKeys = DATA) -> ExternalCluster:
+    return opened(config_of(folder, SERVICE, list(urls)), own)
 
 
 def filled(one: Service, others: int = 5) -> None:
@@ -65,36 +65,29 @@ def filled(one: Service, others: int = 5) -> None:
 # --- looking at it ----------------------------------------------------------------------------------------------------
 
 
-def test_consul_is_looked_at_and_nothing_is_written(network: Network, tmp_path: Path) -> None:
-    found = ConsulCluster(network, 3)
-    found.leader, found.terms[1] = 1, 9
-    look = opened(of(tmp_path, found)).look(5)
+def test_a_cluster_is_looked_at_and_nothing_is_written(network: Network, tmp_path: Path) -> None:
+    consul = ConsulCluster(network, 3)
+    consul.leader, consul.terms[1] = 1, 9
+    look = opened(of(tmp_path, consul)).look(5)
     assert look.problems == [] and look.size == 3 and look.leadership == Leadership("consul2", 9), "the newest term"
-    assert [(member.member_name, member.version, member.leads) for member in look.members] == [
-        ("node0", "1.16.1", False),
-        ("node1", "1.16.1", True),
-        ("node2", "1.16.1", False),
-    ]
-    assert all(request.startswith("GET ") for request in found.requests)
-    found.leader = 2
-    look = opened(config_of(tmp_path, "consul", found.urls[:2])).look(5)
+    seen = [(member.member_name, member.version, member.leads) for member in look.members]
+    assert seen == [(f"node{number}", "1.16.1", number == 1) for number in range(3)]
+    assert all(request.startswith("GET ") for request in consul.requests)
+    consul.leader = 2
+    look = opened(config_of(tmp_path, "consul", consul.urls[:2])).look(5)
     assert look.problems == [] and look.size == 3 and look.leadership is None, "it is no endpoint"
 
-
-def test_zookeeper_is_looked_at_and_nothing_is_written(network: Network, tmp_path: Path) -> None:
-    found = ZooKeeperCluster(network, 3)
-    found.leader, before = 2, dict(found.znodes)
-    look = opened(of(tmp_path, found)).look(5)
+    zookeeper = ZooKeeperCluster(network, 3)
+    zookeeper.leader, before = 2, dict(zookeeper.znodes)
+    look = opened(of(tmp_path, zookeeper)).look(5)
     assert look.problems == [] and look.size == 3 and look.leadership == Leadership("zookeeper3", 3)
     assert [(member.version, member.leads) for member in look.members] == [("3.8.0", False)] * 2 + [("3.8.0", True)]
-    assert found.znodes == before
-    found.znodes["/zookeeper/config"] += b"\nserver.9=10.9.0.9:2888:3888:observer;0.0.0.0:2181\nversion=0"
-    assert opened(of(tmp_path, found)).look(5).size == 3, "observers do not vote"
+    assert zookeeper.znodes == before
+    zookeeper.znodes["/zookeeper/config"] += b"\nserver.9=10.9.0.9:2888:3888:observer;0.0.0.0:2181\nversion=0"
+    assert opened(of(tmp_path, zookeeper)).look(5).size == 3, "observers do not vote"
     look = opened(of(tmp_path, ZooKeeperCluster(network, 1))).look(5)
     assert look.problems == [] and look.leadership == Leadership("zookeeper1", 3)
 
-
-def test_a_service_is_looked_at_and_nothing_is_written(network: Network, tmp_path: Path) -> None:
     (one,) = services(network, 1)
     look = service(tmp_path, one.url).look(2)
     assert look.problems == [] and look.leadership == Leadership("http1", None)
@@ -166,25 +159,31 @@ def test_a_member_that_answers_nothing_is_given_up_and_named(
     """One of ZooKeeper that speaks TLS waits for more than a word of four letters."""
     consul, zookeeper, (one,) = ConsulCluster(network, 2), ZooKeeperCluster(network, 2), services(network, 1)
     consul.servers[1].silent = zookeeper.servers[1].silent = zookeeper.servers[1].speaks_tls = one.silent = True
-    began_ns, reported = world.now_ns, {}
-    for name, cluster in (
-        ("consul", opened(of(tmp_path, consul))),
-        ("zookeeper", opened(of(tmp_path, zookeeper))),
-        ("http", service(tmp_path, one.url)),
-    ):
-        reported[name] = cluster.look(5).problems
+    clusters = opened(of(tmp_path, consul)), opened(of(tmp_path, zookeeper)), service(tmp_path, one.url)
+    began_ns = world.now_ns
+    reported = {cluster.members[0].name.rstrip("1"): cluster.look(5).problems for cluster in clusters}
     assert reported == snapshot and world.now_ns - began_ns == 3 * 5 * 10**9
 
 
 @simulated()
-def test_one_refusal_does_not_end_a_run_before_its_load(network: Network, tmp_path: Path) -> None:
+def test_keys_that_are_there_are_found_as_far_as_they_can_be(network: Network, tmp_path: Path) -> None:
     (one,) = services(network, 1)
     held = service(tmp_path, one.url)
-    one.refusals = 1
-    assert usable(held, config_of(tmp_path, SERVICE, [one.url])).problems == []
+    assert held.keys() == 0
+    one.values["p/1/data/0003"] = b"theirs"
+    assert held.keys() == 1
+    assert service(tmp_path, one.url, own=OwnKeys("p/1/")).keys() is None
+    config = config_of(tmp_path, STAY, [one.url])
+    assert opened(config, OwnKeys("p/1/")).remove_keys() == 0
+    with pytest.raises(RunError, match='"delete" in the store'):
+        opened(config, DATA).remove_keys()
+    # One refusal does not end a run before its load.
+    config, one.refusals = config_of(tmp_path, SERVICE, [one.url]), 1
+    one.values.clear()
+    assert usable(held, config).problems == []
     one.statuses["GET"] = 503
     with pytest.raises(RunError, match="answers with a status neither of a get"):
-        usable(held, config_of(tmp_path, SERVICE, [one.url]))
+        usable(held, config)
 
 
 # --- the write that is tried ------------------------------------------------------------------------------------------
@@ -196,7 +195,9 @@ def test_what_is_tried_is_taken_back(network: Network, tmp_path: Path, snapshot:
     cluster = opened(of(tmp_path, consul))
     assert cluster.may_load() is None and cluster.try_write() is None and consul.values == {}
     consul.denied = "/v1/kv/"
+    queried = len(consul.servers[1].requests)
     reported["consul, denied"] = cluster.try_write()
+    assert len(consul.servers[1].requests) == queried, "another one would refuse it, too"
     consul.denied = None
     consul.set_answer(f"DELETE /v1/kv/{KEYS.name(0)}", 200, b"false")
     reported["consul, not deleted"] = cluster.try_write()
@@ -225,21 +226,16 @@ def test_what_is_tried_is_taken_back(network: Network, tmp_path: Path, snapshot:
 
 def test_clusters_that_name_the_same_servers_differ_by_the_trial_write(network: Network, tmp_path: Path) -> None:
     """As those that one Compose file has made on two machines."""
-    pairs: list[tuple[str, Any, Any]] = [
-        ("consul", ConsulCluster(network, 3), ConsulCluster(network, 3, "10.7.1")),
-        ("zookeeper", ZooKeeperCluster(network, 3), ZooKeeperCluster(network, 3, "10.6.1")),
-    ]
-    for store, one, other in pairs:
+    consuls = ConsulCluster(network, 3), ConsulCluster(network, 3, "10.7.1")
+    zookeepers = ZooKeeperCluster(network, 3), ZooKeeperCluster(network, 3, "10.6.1")
+    for store, one, other in (("consul", *consuls), ("zookeeper", *zookeepers)):
         cluster = opened(config_of(tmp_path, store, [one.urls[0], other.urls[1]]))
         assert cluster.look(5).problems == []
         assert "they are of different clusters" in str(cluster.try_write())
         cluster.remove_keys()
-    assert pairs[0][1].values == pairs[0][2].values == {} and pairs[1][1].own() == pairs[1][2].own() == []
-
-
-def test_names_of_keys_are_written_as_urls_have_them(network: Network, tmp_path: Path) -> None:
-    own = OwnKeys("a b?c/abc/", (Keys(2, 9, "a b?c/abc/"),))
-    found = ConsulCluster(network, 2)
+    assert [found.values for found in consuls] == [{}, {}] and [found.own() for found in zookeepers] == [[], []]
+    # Names of keys are written as URLs have them.
+    own, (found, _) = OwnKeys("a b?c/abc/", (Keys(2, 9, "a b?c/abc/"),)), consuls
     cluster = opened(of(tmp_path, found, prefix="a b?c/"), own)
     assert cluster.try_write() is None and found.values == {}
     found.values = {own.generated[0].name(8): b"v", "a b": b""}
@@ -281,7 +277,8 @@ def test_all_keys_of_a_run_are_removed_and_no_others(network: Network, tmp_path:
     assert sorted(one.values) == [f"other/{number}" for number in range(5)]
 
 
-def test_where_one_member_is_gone_the_others_remove(network: Network, tmp_path: Path) -> None:
+@simulated()
+def test_where_one_member_is_gone_or_silent_the_others_remove(world: World, network: Network, tmp_path: Path) -> None:
     consul, zookeeper, (gone, one) = ConsulCluster(network, 2), ZooKeeperCluster(network, 3), services(network, 2)
     consul.values.update(dict.fromkeys(map(KEYS.name, range(10)), b"v"))
     assert opened(of(tmp_path, zookeeper)).try_write() is None
@@ -293,16 +290,11 @@ def test_where_one_member_is_gone_the_others_remove(network: Network, tmp_path: 
     assert service(tmp_path, gone.url, one.url).remove_keys() == 1350 and one.values == {}
     with pytest.raises(RunError, match="answers nothing: connection refused"):
         service(tmp_path, gone.url).remove_keys()
-
-
-@simulated()
-def test_a_server_of_consul_that_is_silent_is_waited_for_once(world: World, network: Network, tmp_path: Path) -> None:
-    found = ConsulCluster(network, 2)
-    found.servers[0].silent = True
-    found.values.update(dict.fromkeys(map(KEYS.name, range(500)), b"v"))
-    cluster, began_ns = opened(of(tmp_path, found)), world.now_ns
-    assert cluster.remove_keys() == 500 and found.values == {}
-    assert found.servers[0].connections == 1 and world.now_ns - began_ns == 10 * 10**9
+    consul.servers[0].gone, consul.servers[0].silent = False, True
+    consul.values.update(dict.fromkeys(map(KEYS.name, range(500)), b"v"))
+    cluster, began_ns = opened(of(tmp_path, consul)), world.now_ns
+    assert cluster.remove_keys() == 500 and consul.values == {}
+    assert consul.servers[0].connections == 1 and world.now_ns - began_ns == 10 * 10**9, "it is waited for once"
 
 
 @simulated(seeds=20)
@@ -317,57 +309,35 @@ def test_what_a_member_holds_when_it_falls_silent_the_others_wait_for(network: N
     assert len({request for each in (one, other) for request in each.requests}) == 300
 
 
-@pytest.mark.parametrize("status", [403, 500])
-def test_a_delete_that_a_service_refuses_is_an_error(network: Network, tmp_path: Path, status: int) -> None:
-    (one,) = services(network, 1)
-    filled(one)
-    one.statuses["DELETE"] = status
-    with pytest.raises(RunError, match=rf"HTTP {status}: DELETE at 10\.8\.0\.1:80"):
-        service(tmp_path, one.url).remove_keys()
-    assert len(set(one.requests)) <= 16
-
-
 @simulated()
-def test_a_delete_that_is_refused_once_is_repeated(network: Network, tmp_path: Path) -> None:
+def test_a_delete_that_a_service_refuses_is_an_error_unless_it_does_so_once(network: Network, tmp_path: Path) -> None:
     (one,) = services(network, 1)
     filled(one)
+    for status in (403, 500):
+        one.statuses["DELETE"] = status
+        one.requests.clear()
+        with pytest.raises(RunError, match=rf"HTTP {status}: DELETE at 10\.8\.0\.1:80"):
+            service(tmp_path, one.url).remove_keys()
+        assert len(set(one.requests)) <= 16
+    del one.statuses["DELETE"]
     one.refusals = 1
     assert service(tmp_path, one.url).remove_keys() == 1350 and len(one.values) == 5
 
 
-def test_without_a_delete_nothing_is_removed_in_silence(tmp_path: Path) -> None:
-    config = config_of(tmp_path, STAY, ["http://10.8.0.1:80"])
-    assert opened(config, OwnKeys("p/1/")).remove_keys() == 0
-    with pytest.raises(RunError, match='"delete" in the store'):
-        opened(config, DATA).remove_keys()
-
-
-def test_keys_that_are_there_are_found_as_far_as_they_can_be(network: Network, tmp_path: Path) -> None:
-    (one,) = services(network, 1)
-    assert service(tmp_path, one.url).keys() == 0
-    one.values["p/1/data/0003"] = b"theirs"
-    assert service(tmp_path, one.url).keys() == 1
-    assert service(tmp_path, one.url, own=OwnKeys("p/1/")).keys() is None
-
-
-@pytest.mark.parametrize(
-    ("keys", "lists"),
-    [
+def test_so_many_names_are_listed_at_once_as_an_answer_holds(network: Network, tmp_path: Path) -> None:
+    found = ConsulCluster(network, 1)
+    for keys, lists in (
         (Keys(8, 1_000_000, PREFIX), -(-1_000_000 // 62**3)),
         (Keys(1024, 5000, PREFIX), -(-5000 // 62**2)),
         (Keys(8, 5000, f"{PREFIX}{'<' * 60}"), -(-5000 // 62**2)),
         (Keys(1, 9, PREFIX), 1),
         (Keys(2, 100, f"{PREFIX}d/"), 1),
-    ],
-)
-def test_so_many_names_are_listed_at_once_as_an_answer_holds(
-    network: Network, tmp_path: Path, keys: Keys, lists: int
-) -> None:
-    found = ConsulCluster(network, 1)
-    found.values = {keys.name(0): b"", keys.name(keys.count - 1): b""}
-    assert opened(of(tmp_path, found), OwnKeys(PREFIX, (keys,))).remove_keys() == 2 and found.values == {}
-    listed = [request for request in found.requests if request.endswith("?keys&consistent")]
-    assert len(listed) == lists + 1 and len(ALPHABET) == 62
+    ):
+        found.values = {keys.name(0): b"", keys.name(keys.count - 1): b""}
+        found.servers[0].requests.clear()
+        assert opened(of(tmp_path, found), OwnKeys(PREFIX, (keys,))).remove_keys() == 2 and found.values == {}
+        listed = [request for request in found.requests if request.endswith("?keys&consistent")]
+        assert len(listed) == lists + 1 and len(ALPHABET) == 62, keys
 
 
 # --- Consul's tokens --------------------------------------------------------------------------------------------------
@@ -394,64 +364,44 @@ def test_each_request_to_consul_carries_the_token(
     assert LocalServer(tmp_path, tmp_path, config.external, None).request == {"tokenFile": "token"}
     values = topology_values(config)
     assert values["token_file"] == str(token) and "t-123" not in json.dumps(values)
-
-
-@pytest.mark.parametrize(
-    ("content", "reported"),
-    [
+    for content, reported in (
         (b"", "has no token on its first line"),
         (b"\n", "has no token"),
         (b"a b\n", "visible ASCII"),
         (b"\xff", "no text"),
-        (None, "cannot be read: No such file"),
-    ],
-)
-def test_a_token_that_cannot_be_sent_is_refused(tmp_path: Path, content: bytes | None, reported: str) -> None:
-    if content is not None:
-        (tmp_path / "token").write_bytes(content)
-    config = config_of(tmp_path, "consul", ["http://a:1"], token_file="token")
-    with pytest.raises(UsageError, match=reported):
+    ):
+        token.write_bytes(content)
+        with pytest.raises(UsageError, match=reported):
+            opened(config)
+    token.unlink()
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
         opened(config)
 
 
 # --- ZooKeeper's znodes -----------------------------------------------------------------------------------------------
 
 
-Tried = tuple[ZooKeeperCluster, ExternalCluster]
-
-
-@pytest.fixture
-def tried(network: Network, tmp_path: Path) -> Tried:
-    """One server of ZooKeeper, on which the znode of a run has been made."""
+def test_keys_are_read_and_removed_below_the_znode_of_the_run(network: Network, tmp_path: Path) -> None:
     found = ZooKeeperCluster(network, 1)
     cluster = opened(of(tmp_path, found))
-    assert cluster.try_write() is None
-    return found, cluster
-
-
-def test_what_keys_hold_is_read_below_the_znode_of_the_run(tried: Tried) -> None:
-    found, cluster = tried
+    found.vanishing = "/containernet-env"
+    assert cluster.try_write() is None and found.own() == ["/containernet-env", "/containernet-env/abc"], "made again"
     found.znodes.update({"/containernet-env/abc/a%2Fb": b"own", "/k": b"other"})
     held = list(cluster.written("", 0, ["a/b", "k"], 5).writes)
     assert [(write.key, write.value) for write in held] == [("a/b", "own"), ("k", None)]
-
-
-def test_a_znode_that_goes_while_the_one_below_it_is_made_is_made_again(network: Network, tmp_path: Path) -> None:
-    found = ZooKeeperCluster(network, 1)
-    found.vanishing = "/containernet-env"
-    assert opened(of(tmp_path, found)).try_write() is None
-    assert found.own() == ["/containernet-env", "/containernet-env/abc"]
-
-
-def test_keys_that_come_while_others_are_removed_are_removed_too(tried: Tried) -> None:
-    found, cluster = tried
-    found.znodes["/containernet-env/abc/1"] = b"v"
+    found.denied = "/containernet-env/abc/a"
+    with pytest.raises(RunError, match="delete /containernet-env/abc/a%2Fb: its ACL does not allow that"):
+        cluster.remove_keys()
+    found.denied = None
 
     def late(removed: int) -> None:
         if removed == 1:
             found.znodes["/containernet-env/abc/2"] = b"v"
 
-    assert cluster.remove_keys(late) == 2 and found.own() == []
+    assert cluster.remove_keys(late) == 2 and found.own() == ["/k"], "also those that come meanwhile"
+    # As after a run, or its removal, that was ended between the two.
+    found.znodes["/containernet-env"] = MARK
+    assert cluster.remove_keys() == 0 and found.own() == ["/k"]
 
 
 def test_znodes_that_others_made_stay(network: Network, tmp_path: Path) -> None:
@@ -464,33 +414,11 @@ def test_znodes_that_others_made_stay(network: Network, tmp_path: Path) -> None:
     found.secret = "/mine"
     assert cluster.try_write() is None and cluster.remove_keys() == 0
     assert found.own() == ["/mine"], "also one that may not be read"
-
-
-def test_that_the_znode_of_the_run_may_not_be_deleted_again_is_found_before_any_load(
-    network: Network, tmp_path: Path
-) -> None:
-    found = ZooKeeperCluster(network, 1)
-    found.znodes["/mine"] = b""
-    for kept, prefix in (("/mine", "mine/"), ("/mine", "mine/bench/"), ("", "containernet-env/")):
-        found.kept = kept
+    # That the znode of the run may not be deleted again is found before any load.
+    for found.kept, prefix in (("/mine", "mine/"), ("/mine", "mine/bench/"), ("", "containernet-env/")):
         reported = opened(of(tmp_path, found, prefix=prefix), OwnKeys(f"{prefix}abc/")).try_write()
         assert "znodes may not be created, or deleted, here: delete /" in str(reported), prefix
         assert found.own() == ["/mine"]
-
-
-def test_znodes_above_are_removed_where_the_one_of_the_run_is_gone(network: Network, tmp_path: Path) -> None:
-    """As after a run, or its removal, that was ended between the two."""
-    found = ZooKeeperCluster(network, 1)
-    found.znodes["/containernet-env"] = MARK
-    assert opened(of(tmp_path, found)).remove_keys() == 0 and found.own() == []
-
-
-def test_znodes_that_may_not_be_deleted_are_an_error(tried: Tried) -> None:
-    found, cluster = tried
-    found.znodes["/containernet-env/abc/1"] = b"v"
-    found.denied = "/containernet-env/abc/1"
-    with pytest.raises(RunError, match="delete /containernet-env/abc/1: its ACL does not allow that"):
-        cluster.remove_keys()
 
 
 # --- what killed runs have left ---------------------------------------------------------------------------------------
@@ -510,10 +438,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def over(home: Path, monkeypatch: pytest.MonkeyPatch) -> Over:
     """Once called, all runs are over."""
     return lambda: monkeypatch.setattr(owner, "is_alive", lambda _: False)
-
-
-def of_services(folder: Path, urls: Sequence[str], store: Any = SERVICE, **more: Any) -> Config:
-    return config_of(folder, {**store, **more}, list(urls))
 
 
 def killed(config: Config, at: Sequence[Service], over: Over) -> None:
@@ -541,6 +465,9 @@ def test_a_run_that_is_killed_while_it_makes_or_removes_its_folder_leaves_none(
 ) -> None:
     config = config_of(tmp_path, "etcd", ["http://10.1.0.1:2379"])
     folder = external_access.begin(config, "abc", "cluster-1", OWN) if call == "rmtree" else home
+    kept = [home / "abc.mine", home / "mine"]
+    for path in kept:
+        path.mkdir(parents=True)
     with monkeypatch.context() as struck:
 
         def killed(*of: object, **more: object) -> None:
@@ -553,26 +480,19 @@ def test_a_run_that_is_killed_while_it_makes_or_removes_its_folder_leaves_none(
                 external_access.end(folder)
             else:
                 external_access.begin(config, "abc", "cluster-1", OWN)
-    over()
-    assert len(list(home.iterdir())) == 1 and not list(external_access.records())
-    external_access.clean_up(config, "cluster-1", pytest.fail, pytest.fail)
-    assert list(home.iterdir()) == []
+    for left in (1, 0):
+        external_access.clean_up(config, "cluster-1", pytest.fail, pytest.fail)
+        assert len(list(home.iterdir())) == len(kept) + left, "what another process makes stays"
+        assert not list(external_access.records())
+        over()
+    assert sorted(home.iterdir()) == sorted(kept), "what the user keeps there stays"
     external_access.end(folder)
-
-
-def test_what_another_process_makes_or_the_user_keeps_there_stays(home: Path, tmp_path: Path) -> None:
-    home.mkdir(parents=True)
-    kept = [home / f"abc.{owner.current().replace('/', '_')}", home / "abc.mine", home / "mine"]
-    for path in kept:
-        path.mkdir()
-    config = config_of(tmp_path, "etcd", ["http://10.1.0.1:2379"])
-    external_access.clean_up(config, "cluster-1", pytest.fail, pytest.fail)
-    assert sorted(home.iterdir()) == sorted(kept)
 
 
 def test_what_a_killed_run_left_is_removed_by_an_endpoint_of_both(network: Network, tmp_path: Path, over: Over) -> None:
     consul, zookeeper = ConsulCluster(network, 2), ZooKeeperCluster(network, 1)
     external_access.begin(of(tmp_path, consul), "abc", None, OWN)
+    assert cleaned(of(tmp_path, consul)) == ["None"], "it is reported and stays while it lives"
     over()
     consul.values.update(dict.fromkeys(map(KEYS.name, range(10)), b"v"))
     assert external_access.clean(of(tmp_path, zookeeper), pytest.fail, pytest.fail)[0].store == "consul"
@@ -610,43 +530,45 @@ def test_keys_are_deleted_by_the_requests_of_the_run_at_its_endpoints(
     """``at`` are the endpoints of the run, ``now_at`` those of the file that ``clean`` is given."""
     found = services(network, 3)
     found[GONE].gone = True
-    killed(of_services(tmp_path, [found[number].url for number in at], store), found[:1], over)
-    said = cleaned(of_services(tmp_path, [found[number].url for number in now_at], store, **more))
+    killed(config_of(tmp_path, store, [found[number].url for number in at]), found[:1], over)
+    said = cleaned(config_of(tmp_path, {**store, **more}, [found[number].url for number in now_at]))
     assert all(re.fullmatch(words, line) for words, line in zip(reported, said, strict=True)), said
     deleted = [{request for request in one.requests if request.startswith("DELETE")} for one in found]
     assert {number for number in range(3) if deleted[number]} <= queried and not list(external_access.records())
     assert len(set.union(*deleted)) == (FEW.count if queried else 0)
 
 
-def test_a_run_on_record_elsewhere_is_reported(network: Network, tmp_path: Path, over: Over) -> None:
+def test_a_run_on_record_elsewhere_is_reported_and_check_prints_what_the_members_are(
+    network: Network, tmp_path: Path, over: Over
+) -> None:
+    def printed(command: Any) -> str:
+        done = CliRunner().invoke(command, [str(tmp_path / "endpoints.json")])
+        assert done.exit_code == 0, done.output
+        return done.output
+
     one, other = services(network, 2)
-    killed(of_services(tmp_path, [one.url]), [one], over)
+    killed(config_of(tmp_path, SERVICE, [one.url]), [one], over)
     # Another kind of store at the same endpoint is another cluster.
     external_access.clean_up(config_of(tmp_path, "etcd", [one.url]), "cluster-1", pytest.fail, pytest.fail)
-    of_services(tmp_path, [other.url])
-    done = CliRunner().invoke(machine.clean_command, [str(tmp_path / "endpoints.json")])
-    assert done.exit_code == 0 and "nothing was left behind" in done.output
-    assert f"left as it is: {PREFIX} of a killed run at {one.url}\n" in done.output
+    config_of(tmp_path, SERVICE, [other.url])
+    output = printed(machine.clean_command)
+    assert "nothing was left behind" in output
+    assert f"left as it is: {PREFIX} of a killed run at {one.url}\n" in output
     assert [record.endpoints for _, record in external_access.records()] == [(one.url,)]
+    found = ZooKeeperCluster(network, 3)
+    of(tmp_path, found)
+    output = printed(check.check_command)
+    assert "3 endpoints of external zookeeper" in output and "0 keys under containernet-env/" in output
+    assert f"zookeeper1  {found.servers[0].address}  version 3.8.0, leads" in output and found.own() == []
 
 
 def test_where_its_delete_is_refused_the_one_of_the_file_is_tried(network: Network, tmp_path: Path, over: Over) -> None:
     (one,) = services(network, 1)
-    killed(of_services(tmp_path, [one.url], delete="/v0/entity?id={key}&ack=3"), [one], over)
+    killed(config_of(tmp_path, {**SERVICE, "delete": "/v0/entity?id={key}&ack=3"}, [one.url]), [one], over)
     one.refused = "ack=3"
     for delete, reported in (("/v0/entity?id={key}&ack=3", "HTTP 503"), ("/v1/{key}", "are still there")):
         with pytest.raises(RunError, match=reported):
-            cleaned(of_services(tmp_path, [one.url], delete=delete))
+            cleaned(config_of(tmp_path, {**SERVICE, "delete": delete}, [one.url]))
         assert list(external_access.records())
-    assert cleaned(of_services(tmp_path, [one.url], delete="/v0/entity?id={key}&ack=2"))
+    assert cleaned(config_of(tmp_path, {**SERVICE, "delete": "/v0/entity?id={key}&ack=2"}, [one.url]))
     assert one.values == {} and not list(external_access.records())
-
-
-def test_check_prints_what_the_members_are(network: Network, tmp_path: Path) -> None:
-    found = ZooKeeperCluster(network, 3)
-    of(tmp_path, found)
-    done = CliRunner().invoke(check.check_command, [str(tmp_path / "endpoints.json")])
-    assert done.exit_code == 0, done.output
-    assert "3 endpoints of external zookeeper" in done.output
-    assert f"zookeeper1  {found.servers[0].address}  version 3.8.0, leads" in done.output
-    assert "0 keys under containernet-env/" in done.output and found.own() == []
