@@ -20,7 +20,10 @@ from containernet_env.results.floor import Floor
 from containernet_env.results.floor import weighted_median as median
 from containernet_env.stores.etcd import store as messages
 from containernet_env.stores.etcd.store import Etcd
+from containernet_env.stores.proxied import Cetcd, Zetcd
+from containernet_env.stores.zookeeper import store as zookeeper
 from tests.unit.fakes import write
+from tests.unit.store_files import planned, scenario
 
 MS = 10**6
 ETCD = Etcd.default()
@@ -130,9 +133,25 @@ def test_floors_are_those_worked_by_hand(
     assert {scenario: ms(floor, scenario, leader, dead) for scenario in wanted} == wanted
 
 
-def test_of_equal_halves_the_median_is_the_lower() -> None:
-    assert median([(0.5, 6.0), (0.5, 18.0)]) == 6
-    assert median([(0.49, 6.0), (0.51, 18.0)]) == 18
+def test_small_messages_at_low_rates_and_many_keys_take_their_time() -> None:
+    """64 B at 0.1 Mbit/s: request 168 + answer 128 bytes of frame, 23.7 ms; and the quorum's round.
+
+    1000 keys of 8 B with 256 B each are 280 KB: 0.235 s at 10 Mbit/s, and nothing where only their count is sent.
+    """
+    write = replace(WRITE, key_size=4, val_size=64)
+    assert ms(floor_of(link(0, 0.1)), write) == pytest.approx((66 + 102 + 66 + 62) * 8 / 100 + 1)
+    # The key is twice in a transaction.
+    put, txn = ETCD.write_sizes(WRITE), ETCD.write_sizes(TXN)
+    assert txn.request - put.request == pytest.approx(8 + 16, abs=5) and txn.answer > put.answer
+    three = floor_of(*[link(1, 10)] * 3)
+    many = replace(LOCAL, span=Span(keys=1000))
+    size = ETCD.read_sizes(many)[1]
+    assert size == pytest.approx(1000 * (8 + 256 + 18), rel=0.01)
+    whole, count = ms(three, many), ms(three, replace(LOCAL, span=Span(keys=1000, answer="count")))
+    assert whole == pytest.approx(2 + frames_ms(size, 10), abs=0.3)
+    assert count == pytest.approx(2, abs=0.4)
+    # Of equal halves the median is the lower.
+    assert [median([(0.5, 6.0), (0.5, 18.0)]), median([(0.49, 6.0), (0.51, 18.0)])] == [6, 18]
     assert median([(1 / 3, 30.0), (1 / 3, 18.0), (1 / 3, 30.0)]) == 30
 
 
@@ -163,26 +182,6 @@ def test_a_value_of_1_mb_at_10_mbit_per_s() -> None:
     assert follower == pytest.approx(3 * there, rel=0.02)
 
 
-def test_an_answer_of_many_keys_takes_its_time() -> None:
-    """1000 keys of 8 B with 256 B each are 280 KB: 0.235 s at 10 Mbit/s, and nothing where only their count is sent."""
-    three = floor_of(*[link(1, 10)] * 3)
-    many = replace(LOCAL, span=Span(keys=1000))
-    size = ETCD.read_sizes(many)[1]
-    assert size == pytest.approx(1000 * (8 + 256 + 18), rel=0.01)
-    whole, count = ms(three, many), ms(three, replace(LOCAL, span=Span(keys=1000, answer="count")))
-    assert whole == pytest.approx(2 + frames_ms(size, 10), abs=0.3)
-    assert count == pytest.approx(2, abs=0.4)
-
-
-def test_small_messages_at_low_rates() -> None:
-    """64 B at 0.1 Mbit/s: request 168 + answer 128 bytes of frame, 23.7 ms; and the quorum's round."""
-    write = replace(WRITE, key_size=4, val_size=64)
-    assert ms(floor_of(link(0, 0.1)), write) == pytest.approx((66 + 102 + 66 + 62) * 8 / 100 + 1)
-    # The key is twice in a transaction.
-    put, txn = ETCD.write_sizes(WRITE), ETCD.write_sizes(TXN)
-    assert txn.request - put.request == pytest.approx(8 + 16, abs=5) and txn.answer > put.answer
-
-
 def test_jitter_makes_the_fastest_of_two_faster() -> None:
     """Uniform 3 ms +- 3 on each link: between members 12 ms in the mean, and the fastest of two followers less."""
     side = DirectionSpec(3 * MS, jitter=Jitter("uniform", 3 * MS))
@@ -195,16 +194,13 @@ def test_jitter_makes_the_fastest_of_two_faster() -> None:
 
 def test_serialization_is_that_of_every_frame_at_every_hop() -> None:
     """Against the recurrence itself, frame by frame."""
-    random = Random(7)
+    random, rates = Random(7), [None, 10**5, 10**6, 3 * 10**6, 10**7]
     for _ in range(300):
-        hops = [
-            DirectionSpec(0, random.choice([None, 10**5, 10**6, 3 * 10**6, 10**7])) for _ in range(random.randint(1, 4))
-        ]
+        hops = [DirectionSpec(0, random.choice(rates)) for _ in range(random.randint(1, 4))]
         payload = random.choice([0, 1, 1447, 1448, 1449, 2896, random.randint(1, 40_000)])
         count, last = frames_of(payload)
         left = [0] * len(hops)
-        for frame in range(count):
-            size = last if frame == count - 1 else 1514
+        for size in [1514] * (count - 1) + [last]:
             before = 0
             for number, hop in enumerate(hops):
                 before = left[number] = max(before, left[number]) + hop.serialization_ns(size)
@@ -215,14 +211,98 @@ def test_serialization_is_that_of_every_frame_at_every_hop() -> None:
 def test_sizes_are_those_that_were_seen_on_the_wire() -> None:
     """Numbers that grow during a run take a byte or two more."""
     seen = json.loads((Path(__file__).resolve().parents[1] / "recorded" / "etcd" / "message_sizes.json").read_text())
-    put = ETCD.write_sizes(WRITE)._asdict()
-    put |= {"append_answer": messages.APPEND_ANSWER, "commit": messages.COMMIT}
-    read = dict(zip(("request", "answer"), ETCD.read_sizes(READ), strict=True)) | {
-        "read_index": messages.READ_INDEX,
-        "heartbeat": messages.HEARTBEAT,
-    }
-    read |= {"heartbeat_answer": messages.HEARTBEAT_ANSWER, "read_index_answer": messages.READ_INDEX_ANSWER}
+    put = ETCD.write_sizes(WRITE)._asdict() | {"append_answer": messages.APPEND_ANSWER, "commit": messages.COMMIT}
+    names = ("heartbeat", "heartbeat_answer", "read_index", "read_index_answer")
+    read = dict(zip(("request", "answer"), ETCD.read_sizes(READ), strict=True))
+    read |= {name: getattr(messages, name.upper()) for name in names}
     for expected, found in ((put, seen["put"]), (read, seen["range"])):
         assert expected.keys() == found.keys()
         for name, size in expected.items():
             assert 0 <= found[name] - size <= 2, name
+
+
+# --- of each other store ----------------------------------------------------------------------------------------------
+# Between a member and the client, and between two members, lies the sum of both links, there and back; the client's own
+# link has no delay.
+
+EQUAL, NEAR_AND_FAR = (3, 3, 3), (1, 2, 4)
+WAL = {"kind": "consul", "flags": {"raft_logstore": "wal"}}
+PROXIED = {"kind": "zetcd", "binary": "/bin/true"}
+SERVICE = {"kind": "http", "binary": "/bin/true", "port": 80, "put": "/{key}", "get": "/{key}"}
+
+
+def replicas(quorum: int) -> dict[str, Any]:
+    return {"kind": "replicas", "flags": {"ack": quorum, "from": quorum}}
+
+
+ONES = (1, 1, 1)
+NO_FORCE = {"kind": "zookeeper", "flags": {"forceSync": "no"}}
+
+
+@pytest.mark.parametrize(
+    ("store", "delays", "syncs", "expected"),
+    [
+        # 6 ms to the client, 12 ms between members; two syncs of 1 ms at each of two members. Heartbeats that are under
+        # way already may tell that it leads, so a read waits for none.
+        ("consul", EQUAL, ONES, {
+            ("write", 1): 6 + 2 + 12 + 2, ("write", 2): 6 + 12 + 2 + 12 + 2, ("txn", 1): 6 + 2 + 12 + 2,
+            ("read l", 1): 6, ("read l", 2): 6 + 12, ("read s", 2): 6,
+            ("read default", 1): 6, ("read default", 2): 6 + 12, ("read default", "cluster"): 6 + 12,
+        }),
+        (WAL, EQUAL, ONES, {("write", 1): 6 + 1 + 12 + 1}),
+        # The client's RTT of 6; a follower's RTT of 12 and its sync.
+        ("zookeeper", EQUAL, ONES, {
+            ("write", "leader"): 6 + 12 + 1, ("write", 2): 6 + 12 + (12 + 1), ("read l", "leader"): 6,
+            ("read l", 2): 6 + 12, ("read s", 2): 6,
+        }),
+        # The leader's own sync does not count where two followers are a majority; with one of them dead it does.
+        ("zookeeper", EQUAL, (50, 1, 1), {("write", "leader"): 6 + 13}),
+        ("zookeeper", EQUAL, (50, 1, None), {("write", "leader"): 6 + 50}),
+        # Nor does that of the follower that is queried.
+        ("zookeeper", EQUAL, (1, 50, 1), {("write", 2): 6 + 12 + 13}),
+        ("zookeeper", EQUAL, (1, 50, 40), {("write", "leader"): 6 + 12 + 40}),
+        ("zookeeper", (3,), (1,), {("write", "leader"): 6 + 1}),
+        ("zookeeper", (1, 1, 5, 40, 40), (1,) * 5, {("write", "leader"): 2 + 12 + 1}),
+        (NO_FORCE, EQUAL, (9e3,) * 3, {("write", 1): 6 + 12}),
+        # To the client 2, 4, 8 ms; between members 6 ms (1-2), 10 ms (1-3), 12 ms (2-3). A write needs as many as are
+        # the fastest, a read those that come next.
+        (replicas(1), NEAR_AND_FAR, (1, 2, 3), {("write", 1): 2 + 1, ("read l", 3): 8}),
+        (replicas(2), NEAR_AND_FAR, (1, 2, 3), {("write", 1): 2 + 6 + 2, ("read l", 1): 2 + 6, ("read l", 2): 4 + 12}),
+        (replicas(3), NEAR_AND_FAR, (1, 2, 3), {("write", 1): 2 + 10 + 3, ("read l", 3): 8 + 12}),
+        ("replicas", NEAR_AND_FAR, (1, 2, 3), {("write", 2): 4 + 6 + 1}),
+        # Of a service only the client's own way is known.
+        (SERVICE, NEAR_AND_FAR, (9e3,) * 3, {("write", 2): 4, ("read l", 2): 4}),
+        # Of a proxy it is etcd's.
+        (PROXIED, NEAR_AND_FAR, (1, 2, 3), {
+            ("write", 1): 2 + 6 + 2, ("read l", 1): 2 + 6, ("read s", 3): 8, ("write", 2): 4 + 6 + 6 + 2,
+        }),
+    ],
+)  # fmt: skip
+def test_the_floor_is_what_the_protocol_waits_for(
+    tmp_path: Path, store: Any, delays: tuple[int, ...], syncs: tuple[float | None, ...],
+    expected: dict[tuple[str, int | str], float],
+) -> None:  # fmt: skip
+    """``syncs`` are in ms, ``None`` of the dead; targets are members' numbers. The first member leads."""
+    plan = planned(tmp_path, store, [f"{delay}ms" for delay in delays])
+    names = [node.name for node in plan.config.nodes]
+    times = {name: 1e6 * (sync or 1) for name, sync in zip(names, syncs, strict=True)}
+    living = [name for name, sync in zip(names, syncs, strict=True) if sync is not None]
+    floor, found = Floor(plan.store, plan.topology, times), {}
+    for kind, target in expected:
+        queried = scenario(kind, target=target if isinstance(target, str) else names[target - 1])
+        found[kind, target] = (floor.median_s(queried, names[0], living) or -1) * 1e3
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_sizes_are_those_of_the_protocol() -> None:
+    write, read = scenario("write"), scenario("read l")
+    # setData of /00000001 with 64 bytes: length, xid, type, path, data, version; its answer has a Stat of 68 bytes.
+    sizes = zookeeper.write_sizes(write)
+    assert sizes.request == 4 + 8 + (4 + 9) + (4 + 64) + 4 and sizes.answer == 4 + 16 + 68
+    # A transaction has three headers of 9 bytes, and a check of that path and its version.
+    assert zookeeper.write_sizes(scenario("txn")).request == sizes.request + 3 * 9 + (4 + 9) + 4
+    # A linearizable read has a sync of "/" before it.
+    assert zookeeper.read_sizes(read)[0] == zookeeper.read_sizes(scenario("read s"))[0] + 4 + 8 + 5
+    for proxy in (Zetcd, Cetcd):
+        sizes = proxy.default().write_sizes(write)
+        assert sizes.request > 8 + 64 > sizes.answer - 64
