@@ -71,32 +71,36 @@ def cluster_of(members: FakeMembers, count: int = 3) -> tuple[EtcdCluster, list[
     return EtcdCluster([EtcdMember(place) for place in places]), hosts
 
 
-@pytest.mark.parametrize(
-    ("views", "leadership"),
-    [
+@simulated()
+def test_the_leader_is_who_a_quorum_names_in_the_newest_term(members: FakeMembers) -> None:
+    cluster, hosts = cluster_of(members)
+    views: list[tuple[dict[int, tuple[int, int, int] | None], Leadership | None]] = [
         ({i: (100 + i, 102, 2) for i in (1, 2, 3)}, Leadership("etcd2", 2)),
         # One silent member leaves a leader, and one that all agree on is not found.
         ({1: (101, 101, 2), 2: (102, 101, 2), 3: None}, Leadership("etcd1", 2)),
         # A view of an older term does not count.
         ({1: (101, 101, 2), 2: (102, 102, 3), 3: (103, 102, 3)}, Leadership("etcd2", 3)),
         ({i: (100 + i, 0, 2) for i in (1, 2, 3)}, None),
-    ],
-)
-@simulated()
-def test_the_leader_is_who_a_quorum_names_in_the_newest_term(
-    members: FakeMembers, views: dict[int, tuple[int, int, int] | None], leadership: Leadership | None
-) -> None:
-    cluster, _ = cluster_of(members)
-    members.views = views
-    assert cluster.leadership() == leadership and cluster.version() == "3.7.3"
-    if None in views.values():
-        with pytest.raises(RunError, match=r"etcd1 could not be made the leader within 0.2 s: no leader that all"):
-            cluster.move_leader("etcd1", timeout_s=0.2)
+    ]
+    for members.views, leadership in views:
+        assert cluster.leadership() == leadership and cluster.version() == "3.7.3"
+        if None in members.views.values():
+            with pytest.raises(RunError, match=r"etcd1 could not be made the leader within 0.2 s: no leader that all"):
+                cluster.move_leader("etcd1", timeout_s=0.2)
+    # Members that answer name the present leader, and frozen ones are not queried.
+    members.views = {1: (101, 101, 2), 2: (102, 102, 3), 3: None}
+    assert cluster.leader_now(1.0, ()) == "etcd2"
+    assert cluster.leader_now(1.0, {"etcd2"}) == "etcd1"
+    members.views = {1: (101, 0, 4), 2: (102, 101, 3), 3: None}
+    assert cluster.leader_now(1.0, ()) is None
+    hosts[0].ended = "exit status 1"
+    members.views = {1: (101, 101, 3), 2: (102, 101, 3), 3: (103, 101, 3)}
+    assert cluster.leader_now(1.0, ()) is None, "a leader that is dead leads nobody"
 
 
 @simulated()
 def test_leadership_is_handed_over_by_the_leader_which_is_queried_until_the_deadline(members: FakeMembers) -> None:
-    cluster, _ = cluster_of(members)
+    cluster, hosts = cluster_of(members)
     members.views = {i: (100 + i, 101, 2) for i in (1, 2, 3)}
     assert cluster.move_leader("etcd1", timeout_s=5) == Leadership("etcd1", 2)
     assert members.moved == []
@@ -107,19 +111,13 @@ def test_leadership_is_handed_over_by_the_leader_which_is_queried_until_the_dead
     members.refuses = 1000
     with pytest.raises(RunError, match=r"etcd1 could .* within 0.3 s: etcd2 did not hand over: etcdserver: request t"):
         cluster.move_leader("etcd1", timeout_s=0.3)
-
-
-@simulated()
-def test_leadership_is_not_moved_to_the_dead(members: FakeMembers) -> None:
-    cluster, hosts = cluster_of(members)
-    members.views = {i: (100 + i, 101, 2) for i in (1, 2)}
-    hosts[2].ended = "killed by SIGKILL"
+    members.refuses, members.views[3], hosts[2].ended = 0, None, "killed by SIGKILL"
     with pytest.raises(RunError, match=r"^etcd3 could not be made the leader: etcd3 ended: killed by SIGKILL$"):
         cluster.move_leader("etcd3", timeout_s=60)
     # The living agree without it.
-    assert cluster.move_leader("etcd2", timeout_s=5).leader == "etcd2"
+    assert cluster.move_leader("etcd1", timeout_s=5).leader == "etcd1"
     with pytest.raises(RunError, match="the link emulator ended"):
-        cluster.move_leader("etcd1", timeout_s=60, broken=lambda: "the link emulator ended")
+        cluster.move_leader("etcd2", timeout_s=60, broken=lambda: "the link emulator ended")
 
 
 FATAL = (
@@ -129,61 +127,47 @@ FATAL = (
 
 
 @simulated()
-def test_a_death_says_who_how_and_why(members: FakeMembers) -> None:
-    cluster, hosts = cluster_of(members)
-    hosts[1].ended = "OOM-killed (memory limit 64 MiB)"
-    assert cluster.deaths() == {"etcd2": "etcd2 ended: OOM-killed (memory limit 64 MiB)"}
-    assert cluster.has_quorum()
-    hosts[0].ended, hosts[0].log = "exit status 1", FATAL
-    assert cluster.deaths()["etcd1"] == "etcd1 ended: exit status 1: failed to commit tx: no space left"
-    assert not cluster.has_quorum()
-    assert cluster.endpoints == {"etcd3": "10.0.0.3:2379"}
-
-
-@simulated()
-def test_the_cluster_answers_only_if_every_living_member_does_and_is_not_queried_without_a_quorum(
+def test_a_death_says_who_how_and_why_and_a_cluster_without_a_quorum_is_not_queried(
     members: FakeMembers, world: World
 ) -> None:
     cluster, hosts = cluster_of(members)
-    hosts[2].ended = "killed by SIGKILL"
-    members.views = {1: (101, 101, 2), 2: (102, 101, 2)}
-    assert cluster.answers(timeout_s=5)
-    members.views[2] = None
-    assert not cluster.answers(timeout_s=0.2)
-    hosts[0].ended, asked_ns = "killed by SIGKILL", world.now_ns
-    assert not cluster.answers(timeout_s=60) and world.now_ns == asked_ns
+    hosts[1].ended = "OOM-killed (memory limit 64 MiB)"
+    assert cluster.deaths() == {"etcd2": "etcd2 ended: OOM-killed (memory limit 64 MiB)"}
+    members.views = {1: (101, 101, 2), 3: (103, 101, 2)}
+    assert cluster.has_quorum() and cluster.answers(timeout_s=5)
+    members.views[3] = None
+    assert not cluster.answers(timeout_s=0.2), "every living member does"
+    hosts[0].ended, hosts[0].log = "exit status 1", FATAL
+    assert cluster.deaths()["etcd1"] == "etcd1 ended: exit status 1: failed to commit tx: no space left"
+    assert cluster.endpoints == {"etcd3": "10.0.0.3:2379"}
+    asked_ns = world.now_ns
+    assert not cluster.has_quorum() and not cluster.answers(timeout_s=60) and world.now_ns == asked_ns
 
 
 @simulated()
 def test_a_member_that_dies_at_start_or_is_silent_is_the_reason_why_a_cluster_does_not_start(
-    members: FakeMembers, monkeypatch: pytest.MonkeyPatch
+    members: FakeMembers, monkeypatch: pytest.MonkeyPatch, world: World
 ) -> None:
+    def start(start_s: float, **ended: str) -> str:
+        cluster, hosts = cluster_of(members)
+        vars(hosts[0]).update(ended)
+        cluster.waits = Waits(start_s=start_s)
+        with pytest.raises(RunError) as raised:
+            cluster.start()
+        return str(raised.value)
+
+    killed: Any = {"pid": 4194304, "ended": "killed by SIGKILL"}  # above the kernel's largest pid
+    assert start(30, **killed) == "the cluster did not start: etcd1 ended: killed by SIGKILL"
+    assert world.now_ns == START_NS, "its gate is not waited for"
     monkeypatch.setattr(EtcdMember, "start", lambda self, deadline: None)
-    cluster, hosts = cluster_of(members)
-    hosts[0].ended, hosts[0].log = "exit status 2", "flag provided but not defined: -x\nUsage:\n"
-    with pytest.raises(RunError, match=r"etcd1 ended: exit status 2: flag provided but not defined: -x$"):
-        cluster.waits = Waits(start_s=30)
-        cluster.start()
-    cluster, _ = cluster_of(members)
+    found = start(30, ended="exit status 2", log="flag provided but not defined: -x\nUsage:\n")
+    assert found.endswith("etcd1 ended: exit status 2: flag provided but not defined: -x")
     members.views = {1: (101, 0, 1), 2: (102, 0, 1), 3: None}
-    cluster.waits = Waits(start_s=0.2)
-    with pytest.raises(RunError, match=r"not ready after 0.2 s: no answer from etcd3; last"):
-        cluster.start()
+    assert "not ready after 0.2 s: no answer from etcd3; last" in start(0.2)
     # Members serve clients once they know a leader, and peers before: the log said that there was one.
     members.views, members.serving_peers = {}, {1, 2}
-    said = r"0.2 s: no answer from etcd3; no leader yet: etcd1, etcd2 started and waiting for one; last lines of etcd3:"
-    with pytest.raises(RunError, match=said):
-        cluster.start()
-
-
-@simulated()
-def test_the_gate_of_a_member_that_has_ended_is_not_waited_for(members: FakeMembers, world: World) -> None:
-    cluster, hosts = cluster_of(members, count=1)
-    hosts[0].pid, hosts[0].ended = 4194304, "killed by SIGKILL"  # above the kernel's largest pid
-    with pytest.raises(RunError, match=r"^the cluster did not start: etcd1 ended: killed by SIGKILL$"):
-        cluster.waits = Waits(start_s=30)
-        cluster.start()
-    assert world.now_ns == START_NS
+    waiting = "no leader yet: etcd1, etcd2 started and waiting for one; last lines of etcd3:"
+    assert f"0.2 s: no answer from etcd3; {waiting}" in start(0.2)
 
 
 @simulated()
@@ -212,21 +196,6 @@ def test_the_first_that_all_query_answers_before_the_others_start(
 
 
 @simulated()
-def test_members_that_answer_name_the_present_leader_and_frozen_ones_are_not_queried(
-    members: FakeMembers,
-) -> None:
-    cluster, hosts = cluster_of(members)
-    members.views = {1: (101, 101, 2), 2: (102, 102, 3), 3: None}
-    assert cluster.leader_now(1.0, ()) == "etcd2"
-    assert cluster.leader_now(1.0, {"etcd2"}) == "etcd1"
-    members.views = {1: (101, 0, 4), 2: (102, 101, 3), 3: None}
-    assert cluster.leader_now(1.0, ()) is None
-    hosts[0].ended = "exit status 1"
-    members.views = {1: (101, 101, 3), 2: (102, 101, 3), 3: (103, 101, 3)}
-    assert cluster.leader_now(1.0, ()) is None, "a leader that is dead leads nobody"
-
-
-@simulated()
 def test_an_expected_death_is_none_of_the_clusters_until_the_member_has_rejoined(
     members: FakeMembers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,9 +207,15 @@ def test_an_expected_death_is_none_of_the_clusters_until_the_member_has_rejoined
     assert cluster.deaths() == {}
     hosts[2].ended = "exit status 2"
     assert cluster.deaths() == {"etcd3": "etcd3 ended: exit status 2"}
-    members.views[22] = (102, 0, 2)
     started: list[int] = []
     monkeypatch.setattr(EtcdMember, "start", lambda self, deadline: started.append(self.host.pid))
+    place = MemberPlace(hosts[1], "10.0.0.2", FakeConnection(members, 22))
+    # It is waited for until that is pointless.
+    for hosts[1].ended, why, reason in ((None, "the run is to end", "the run is"), ("exit status 1", None, "exit")):
+        with pytest.raises(RunError, match=f"etcd2 did not rejoin: {reason}"):
+            cluster.rejoin(place, lambda why=why: why)
+    assert "etcd2" not in cluster.deaths() | cluster.endpoints
+    members.views[22] = (102, 0, 2)
 
     def broken() -> str | None:
         """It knows a leader after it was queried twice."""
@@ -250,26 +225,8 @@ def test_an_expected_death_is_none_of_the_clusters_until_the_member_has_rejoined
         return "too late"
 
     hosts[1].ended = None  # its host, of which there is one, lives
-    cluster.rejoin(MemberPlace(hosts[1], "10.0.0.2", FakeConnection(members, 22)), broken)
-    assert started == [2]
-    assert set(cluster.endpoints) == {"etcd1", "etcd2"}
+    cluster.rejoin(place, broken)
+    assert started == [2] * 3 and set(cluster.endpoints) == {"etcd1", "etcd2"}
     assert cluster.pings()["etcd2"].connection == FakeConnection(members, 22)
     hosts[1].ended = "killed by SIGSEGV"
     assert "etcd2" in cluster.deaths(), "the next death is one"
-
-
-@simulated()
-def test_a_member_that_does_not_rejoin_is_waited_for_until_that_is_pointless(
-    members: FakeMembers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster, hosts = cluster_of(members)
-    cluster.expect_death("etcd2")
-    monkeypatch.setattr(EtcdMember, "start", lambda self, deadline: None)
-    place = MemberPlace(hosts[1], "10.0.0.2", FakeConnection(members, 2))
-    with pytest.raises(RunError, match="etcd2 did not rejoin: the run is to end"):
-        cluster.rejoin(place, lambda: "the run is to end")
-    hosts[1].ended = "exit status 1"
-    with pytest.raises(RunError, match="etcd2 did not rejoin: exit status 1"):
-        cluster.rejoin(place, lambda: None)
-    assert cluster.deaths() == {}
-    assert "etcd2" not in cluster.endpoints

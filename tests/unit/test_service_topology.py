@@ -52,18 +52,11 @@ def test_what_a_file_says_is_what_is_written_and_what_counts(tmp_path: Path) -> 
     assert config_again(tmp_path, config) == config
     assert topology_values(config)["store"]["arguments"] == STORE["arguments"]
     own = config_hash(planned(tmp_path))
-    others = [
-        {"port": 8081},
-        {"arguments": []},
-        {"put": "/v0/entity?id={key}&ack=3"},
-        {"missing": [404, 410]},
-        {"health": "/x"},
-    ]
-    assert own not in [config_hash(planned(tmp_path, **other)) for other in others]
+    others: list[dict[str, Any]] = [{"port": 8081}, {"arguments": []}, {"missing": [404, 410]}, {"health": "/x"}]
+    for other in (*others, {"put": "/v0/entity?id={key}&ack=3"}):
+        assert own != config_hash(planned(tmp_path, **other)), other
     assert own == config_hash(planned(tmp_path, missing=404))
-
-
-def test_a_word_alone_is_no_service(tmp_path: Path) -> None:
+    # A word alone is no service.
     with pytest.raises(ConfigError, match="has no binary") as raised:
         load_config(topology(tmp_path, "http"))
     (problem,) = raised.value.problems
@@ -97,24 +90,10 @@ def test_members_are_ready_when_each_answers_a_read(network: Network, tmp_path: 
 def test_a_member_that_is_well_and_reads_nothing_is_not_ready(
     network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A read may ask other members: 500 stands for one that waits for those in vain, so it is no ping."""
     monkeypatch.setattr(members.Member, "start", lambda member, deadline: None)
     found = services(network, 2)
-    cluster = planned(tmp_path, health="/status").store.cluster(of(found))
     found[1].refused = "/v0/"
-    with pytest.raises(RunError, match="not ready after 3 s: no answer to a read from every member"):
-        cluster.waits = Waits(start_s=3.0)
-        cluster.start()
-    found[1].refused = None
-    cluster.waits = Waits(start_s=2.0)
-    assert cluster.start() == Leadership("http1", None)
-    cluster.close()
-
-
-@simulated()
-def test_whether_a_member_is_silent_only_what_it_answers_by_itself_tells(network: Network, tmp_path: Path) -> None:
-    """A read may ask other members: 500 stands for one that waits for those in vain."""
-    found = services(network, 2)
-    found[0].refused = "/v0/"
     cluster = planned(tmp_path).store.cluster(of(found))
     assert cluster.pings() == {} and cluster.leadership() == Leadership("http1", None)
     cluster.close()
@@ -122,6 +101,12 @@ def test_whether_a_member_is_silent_only_what_it_answers_by_itself_tells(network
     pings = cluster.pings()
     assert list(pings) == ["http1", "http2"] and pings["http1"].request.startswith(b"GET /status HTTP/1.1\r\n")
     assert cluster.leadership() == Leadership("http1", None) and not cluster.answers(0.2)
+    with pytest.raises(RunError, match="not ready after 3 s: no answer to a read from every member"):
+        cluster.waits = Waits(start_s=3.0)
+        cluster.start()
+    found[1].refused = None
+    cluster.waits = Waits(start_s=2.0)
+    assert cluster.start() == Leadership("http1", None)
     cluster.close()
 
 

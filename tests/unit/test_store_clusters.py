@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,10 @@ from containernet_env.stores import consul
 from containernet_env.stores.cluster import LeaderlessCluster, LogPart, Written, prometheus_samples
 from containernet_env.stores.proxied import CetcdMember, ProxiedCluster
 from containernet_env.stores.replicas import Replicas, sources_hash
-from containernet_env.stores.zookeeper.cluster import consistent_read
 from tests.simulated_time import simulated
 from tests.unit import fake_servers
 from tests.unit import test_etcd as etcd
-from tests.unit.fake_servers import ConsulCluster, FakeHost, Network, Scripted, Service, buffer, places_of, services
-from tests.unit.test_zookeeper import CLOSED, SESSION
+from tests.unit.fake_servers import ConsulCluster, FakeHost, Network, Service, places_of, services
 
 network = fake_servers.network
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "consul"
@@ -44,19 +41,18 @@ def servers_of(network: Network) -> tuple[consul.ConsulCluster, ConsulCluster]:
 @simulated()
 def test_the_leader_is_who_most_servers_name_in_the_newest_term(network: Network) -> None:
     cluster, servers = servers_of(network)
+    for query in (cluster.version, cluster.leadership, lambda: cluster.leader_now(1.0, ())):
+        for server in servers.servers:
+            server.refusals = 1
+        assert query() in ("1.16.1", "consul1", Leadership("consul1", 7)), "refused once, it is repeated"
+    assert cluster.move_leader("consul3", timeout_s=5) == Leadership("consul3", 8)
+    assert "POST /v1/operator/raft/transfer-leader?id=10.9.0.3" in servers.servers[0].requests
     servers.leaders, servers.terms = {0: 1, 1: 1, 2: 2}, {0: 5, 1: 5, 2: 4}
     assert cluster.leadership() == Leadership("consul2", 5) and cluster.version() == "1.16.1"
     servers.leader, servers.leaders = None, {}
     assert cluster.leadership() is None
     recorded = consul.status_of(json.loads((RECORDED / "self.json").read_text()))
     assert recorded.version == "1.16.1" and recorded.leader_id and recorded.node_id
-
-
-@simulated()
-def test_leadership_is_transferred_by_the_leader_to_the_id_of_a_node(network: Network) -> None:
-    cluster, servers = servers_of(network)
-    assert cluster.move_leader("consul3", timeout_s=5) == Leadership("consul3", 8)
-    assert "POST /v1/operator/raft/transfer-leader?id=10.9.0.3" in servers.servers[0].requests
 
 
 @simulated()
@@ -67,8 +63,7 @@ def test_a_cluster_is_ready_when_all_know_all_and_read(network: Network) -> None
     servers.known[1] = 2
     assert not cluster._is_ready(statuses)
     servers.set_answer("GET /v1/kv/containernet-env/probe?consistent", 500, b"")
-    assert not cluster.answers(0.1)
-    assert not cluster.members[0].knows_a_leader(2.0)
+    assert not cluster.answers(0.1) and not cluster.members[0].knows_a_leader(2.0)
 
 
 @simulated()
@@ -82,13 +77,8 @@ def test_keys_are_listed_by_a_consistent_read(network: Network) -> None:
         servers.set_answer("GET /v1/kv/d%20/?recurse=true&consistent=true", 200, json.dumps(value).encode())
         return list(cluster.written("d /", 1, keys, 1.0).writes)
 
-    found = held(
-        [
-            {"Key": "d /2", "ModifyIndex": 7, "Value": base64.b64encode(b"x" * 100).decode()},
-            {"Key": "d /1", "ModifyIndex": 9, "Value": None},
-            {"Key": "d /other", "ModifyIndex": 10, "Value": "YQ=="},
-        ]
-    )
+    entries = (("d /2", 7, base64.b64encode(b"x" * 100).decode()), ("d /1", 9, None), ("d /other", 10, "YQ=="))
+    found = held([{"Key": key, "ModifyIndex": index, "Value": value} for key, index, value in entries])
     assert found == [Written(9, "d /1", ""), Written(7, "d /2", "x" * 32), Written(0, "d /3", None)]
     for wrong in ([{}], [{"Key": "d /1", "ModifyIndex": 7, "Value": "?"}], 7):
         with pytest.raises(RunError, match="does not have what keys hold"):
@@ -96,15 +86,6 @@ def test_keys_are_listed_by_a_consistent_read(network: Network) -> None:
     servers.set_answer("GET /v1/agent/self", 200, b'{"Stats": []}')
     with pytest.raises(RunError, match="is it a server of Consul"):
         cluster.members[1].status()
-
-
-@simulated()
-def test_a_query_that_is_refused_once_is_repeated(network: Network) -> None:
-    cluster, servers = servers_of(network)
-    for query in (cluster.version, cluster.leadership, lambda: cluster.leader_now(1.0, ())):
-        for server in servers.servers:
-            server.refusals = 1
-        assert query() in ("1.16.1", "consul1", Leadership("consul1", 7))
 
 
 def test_writes_of_the_log_are_counted_with_their_mean() -> None:
@@ -155,26 +136,24 @@ def test_the_first_replica_that_lives_stands_for_a_leader(network: Network) -> N
     assert set(cluster.observe().end().members) == {"replica2", "replica3"}
 
 
-@pytest.mark.parametrize(("quorum", "living", "whole"), [(1, {3}, True), (2, {3}, False), (2, {2, 3}, True)])
 @simulated()
-def test_the_final_state_is_what_reads_of_a_load_find(
-    network: Network, quorum: int, living: set[int], whole: bool
-) -> None:
-    cluster, hosts, found = replicas_of(network, living, quorum, quorum)
-    for one in found:
-        one.values["d/1"] = b"x" * 100
-    state = cluster.written("d/", 1, ["d/1", "d/2"], 5.0)
-    assert state.final
-    if whole:
-        assert list(state.writes) == [Written(0, "d/1", "x" * 32), Written(0, "d/2", None)]
-        assert found[2].requests[:1] in ([], [f"GET /v0/entity?id=d%2F1&from={quorum}"])
-    else:
-        with pytest.raises(RunError, match="504"):
-            list(state.writes)
-    for host in hosts[:2]:
-        host.ended = "killed by SIGKILL"
-    assert cluster.answers(0.1) is (quorum == 1), "as many have to live as a write or a read waits for"
-    assert cluster.leadership() == Leadership("replica3", None)
+def test_the_final_state_is_what_reads_of_a_load_find(network: Network) -> None:
+    for quorum, living, whole in ((1, {3}, True), (2, {3}, False), (2, {2, 3}, True)):
+        cluster, hosts, found = replicas_of(network, living, quorum, quorum)
+        for one in found:
+            one.values["d/1"] = b"x" * 100
+        state = cluster.written("d/", 1, ["d/1", "d/2"], 5.0)
+        assert state.final
+        if whole:
+            assert list(state.writes) == [Written(0, "d/1", "x" * 32), Written(0, "d/2", None)]
+            assert found[2].requests[:1] in ([], [f"GET /v0/entity?id=d%2F1&from={quorum}"])
+        else:
+            with pytest.raises(RunError, match="504"):
+                list(state.writes)
+        for host in hosts[:2]:
+            host.ended = "killed by SIGKILL"
+        assert cluster.answers(0.1) is (quorum == 1), "as many have to live as a write or a read waits for"
+        assert cluster.leadership() == Leadership("replica3", None)
 
 
 # --- proxies ----------------------------------------------------------------------------------------------------------
@@ -215,8 +194,3 @@ def test_a_cluster_is_ready_once_every_proxy_serves() -> None:
     own = cluster.written("k", 1, ["k1", "k2"], 1.0)
     assert own.final and list(own.writes) == [Written(7, "k1", "value"), Written(0, "k2", None)]
     cluster.close()
-
-
-def test_a_sync_that_finds_no_root_is_a_consistent_read() -> None:
-    refused = buffer(struct.pack(">iqi", 1, 5, -101))
-    consistent_read(Scripted((49, SESSION), (17, refused), (12, CLOSED)), 5.0)

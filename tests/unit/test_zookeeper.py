@@ -22,7 +22,7 @@ from containernet_env.stores.zookeeper.cluster import (
     query,
     values,
 )
-from tests.simulated_time import World, simulated
+from tests.simulated_time import START_NS, World, simulated
 from tests.unit.fake_servers import FakeHost, Scripted, buffer
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "zookeeper"
@@ -40,23 +40,17 @@ def test_states_are_read_from_answers_of_members() -> None:
     assert (debian.mode, debian.zxid, debian.version) == ("standalone", 0xCD1B, "3.8.0")
     counts = parse_mntr(recorded("mntr-leader.txt"))
     assert counts["synced_followers"] == 2 and counts["quorum_size"] == 3 and "server_state" not in counts
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
+    for answer in (
         "",
         "This ZooKeeper instance is not currently serving requests\n",
         "srvr is not executed because it is not in the whitelist.\n",
         "Zookeeper version: 3.9.4\nMode: leader\n",
         "Zookeeper version: 3.9.4\nZxid: 0xzz\nMode: leader\n",
         "Zookeeper version: 3.9.4\nZxid: 0x1\nMode: observer\n",
-    ],
-)
-def test_another_answer_is_no_state(answer: str) -> None:
-    with pytest.raises(RunError, match="srvr: "):
-        parse_srvr(answer)
-    assert parse_mntr(answer) == {}
+    ):
+        assert parse_mntr(answer) == {}
+        with pytest.raises(RunError, match="srvr: "):
+            parse_srvr(answer)
 
 
 class Members(ZooKeeperCluster):
@@ -77,9 +71,9 @@ def member(name: str, state: tuple[str, int] | None) -> MemberStatus | None:
     return MemberStatus(name, "" if mode == "follower" else name, epoch, "3.9.4")
 
 
-@pytest.mark.parametrize(
-    ("states", "required", "expected"),
-    [
+@simulated()
+def test_the_leader_is_the_member_that_reports_it_in_the_newest_epoch() -> None:
+    cases: list[tuple[list[tuple[str, int] | None], int, Leadership | None]] = [
         ([("follower", 0), ("leader", 1), ("follower", 0)], 3, Leadership("m2", 1)),
         ([("follower", 1), ("leader", 1), None], 3, None),
         ([("follower", 1), ("leader", 1), None], 2, Leadership("m2", 1)),
@@ -90,22 +84,18 @@ def member(name: str, state: tuple[str, int] | None) -> MemberStatus | None:
         ([None, ("leader", 1), None], 1, Leadership("m2", 1)),
         ([("standalone", 0)], 1, Leadership("m1", 0)),
         ([None, None, None], 1, None),
-    ],
-)
-@simulated()
-def test_the_leader_is_the_member_that_reports_it_in_the_newest_epoch(
-    states: list[tuple[str, int] | None], required: int, expected: Leadership | None
-) -> None:
-    cluster = Members(*(Scripted() for _ in states))
-    reported = {held: member(held.name, state) for held, state in zip(cluster.members, states, strict=True)}
-    assert cluster._leadership(reported, required) == expected
-    cluster.close()
+    ]
+    for states, required, expected in cases:
+        cluster = Members(*(Scripted() for _ in states))
+        reported = {held: member(held.name, state) for held, state in zip(cluster.members, states, strict=True)}
+        assert cluster._leadership(reported, required) == expected, (states, required)
+        cluster.close()
 
 
 def test_activity_is_what_was_counted_between_two_looks() -> None:
-    before = {"cnt_fsynctime": 100.0, "sum_fsynctime": 50.0, "uptime": 5.0, "approximate_data_size": 10.0}
-    after = {"cnt_fsynctime": 300.0, "sum_fsynctime": 450.0, "uptime": 9.0, "approximate_data_size": 30.0}
-    after |= {"cnt_election_time": 2.0}
+    names = ("cnt_fsynctime", "sum_fsynctime", "uptime", "approximate_data_size")
+    before = dict(zip(names, (100.0, 50.0, 5.0, 10.0), strict=True))
+    after = dict(zip(names, (300.0, 450.0, 9.0, 30.0), strict=True)) | {"cnt_election_time": 2.0}
     found = ZooKeeperMember.activity(before, after, LogPart((), {"Snapshotting": 1}))
     assert found.log_syncs is not None and (found.log_syncs.count, found.log_syncs.mean_s) == (200, 0.002)
     assert (found.data_bytes, found.data_grown_bytes, found.leader_changes) == (30, 20, None)
@@ -121,11 +111,20 @@ SYNCED = buffer(struct.pack(">iqi", 1, 5, 0) + struct.pack(">i", 1) + b"/")
 CLOSED = buffer(struct.pack(">iqi", 2, 6, 0))
 
 
-def test_a_consistent_read_is_a_session_and_a_sync() -> None:
+@simulated()
+def test_a_consistent_read_is_a_session_and_a_sync(world: World) -> None:
     server = Scripted((49, SESSION), (17, SYNCED), (12, CLOSED))
     consistent_read(server, 5.0)
     assert struct.unpack(">iiqiq", server.heard[:28]) == (45, 0, 0, 10_000, 0)
     assert server.heard[49:66] == buffer(struct.pack(">iii", 1, 9, 1) + b"/")
+    no_root = buffer(struct.pack(">iqi", 1, 5, -101))
+    consistent_read(Scripted((49, SESSION), (17, no_root), (12, CLOSED)), 5.0)
+    with pytest.raises(RunError, match="a session of ZooKeeper failed: timed out"):
+        consistent_read(Scripted((1000, b"")), 5.0)
+    with pytest.raises(RunError, match="ruok: timed out"):
+        query(Scripted((1000, b"")), "ruok", 2.0)
+    assert world.now_ns - START_NS == 7 * 10**9
+    assert query(Scripted((2, b"im"), (2, b"ok")), "ruok", 5.0) == "imok", "all until the connection ends"
 
 
 @pytest.mark.parametrize(
@@ -138,11 +137,19 @@ def test_a_consistent_read_is_a_session_and_a_sync() -> None:
         ([(49, buffer(struct.pack(">iiqi", 0, 0, 0, 16) + bytes(17)))], "gives no session"),
         ([(49, SESSION), (17, buffer(struct.pack(">iqi", 1, 5, -4)))], "error -4"),
         ([(49, SESSION), (17, buffer(b""))], "ends after 0 bytes"),
+        # A key that is cut off is no value.
+        ([(15, buffer(struct.pack(">iqi", 2, 5, -4)))], "read /d: error -4"),
+        ([(15, buffer(struct.pack(">iqi", 2, 5, -102)))], "read /d: its ACL does not allow that"),
+        ([(15, buffer(struct.pack(">iqi", 2, 5, 0)))], "the read of /d failed: 0 bytes"),
+        ([(15, buffer(struct.pack(">iqi", 2, 5, 0) + bytes(71)))], "the read of /d failed: 71 bytes"),
     ],
 )
 def test_a_member_that_misbehaves_is_an_error(steps: list[tuple[int, bytes]], words: str) -> None:
     with pytest.raises(RunError, match=words):
-        consistent_read(Scripted(*steps), 5.0)
+        if steps[0][0] == 15:
+            values(Scripted((49, SESSION), (17, SYNCED), *steps), ["d"], 5.0)
+        else:
+            consistent_read(Scripted(*steps), 5.0)
 
 
 def found(xid: int, data: bytes, mzxid: int) -> bytes:
@@ -162,43 +169,10 @@ def test_keys_are_read_in_one_session_after_a_sync() -> None:
     assert server.heard[66:].startswith(buffer(get)) and server.heard.endswith(buffer(struct.pack(">ii", 4, -11)))
 
 
-@pytest.mark.parametrize(
-    ("answer", "reported"),
-    [
-        (buffer(struct.pack(">iqi", 2, 5, -4)), "read /d: error -4"),
-        (buffer(struct.pack(">iqi", 2, 5, -102)), "read /d: its ACL does not allow that"),
-        (buffer(struct.pack(">iqi", 2, 5, 0)), "the read of /d failed: 0 bytes"),
-        (buffer(struct.pack(">iqi", 2, 5, 0) + bytes(71)), "the read of /d failed: 71 bytes"),
-    ],
-)
-def test_a_key_that_is_cut_off_is_no_value(answer: bytes, reported: str) -> None:
-    with pytest.raises(RunError, match=reported):
-        values(Scripted((49, SESSION), (17, SYNCED), (15, answer)), ["d"], 5.0)
-
-
-@pytest.mark.parametrize(
-    ("key", "path"),
-    [
-        ("k", "/k"),
-        ("a b", "/a b"),
-        ("a/b", "/a%2Fb"),
-        ("50%", "/50%25"),
-        ("\x00\x1f\x7f", "/%00%1F%7F"),
-        (".", "/%2E"),
-        ("..", "/%2E."),
-        ("zookeeper", "/%7Aookeeper"),
-        ("zookeeper1", "/zookeeper1"),
-        ("é", "/%C3%A9"),
-    ],
-)
-def test_znodes_are_named_as_the_load_names_them(key: str, path: str) -> None:
-    assert path_of(key) == path
-
-
-@simulated()
-def test_a_member_that_serves_no_client_has_started_and_a_silent_one_has_not() -> None:
-    members = Members(Scripted((4, b"imok")), Scripted((4, b""))).members
-    assert [member.has_started() for member in members] == [True, False]
+def test_znodes_are_named_as_the_load_names_them() -> None:
+    named = {"k": "/k", "a b": "/a b", "a/b": "/a%2Fb", "50%": "/50%25", "\x00\x1f\x7f": "/%00%1F%7F", "é": "/%C3%A9"}
+    named |= {".": "/%2E", "..": "/%2E.", "zookeeper": "/%7Aookeeper", "zookeeper1": "/zookeeper1"}
+    assert {key: path_of(key) for key in named} == named
 
 
 @simulated()
@@ -208,20 +182,9 @@ def test_the_final_state_is_that_of_the_first_living_member_that_can_be_read() -
     state = cluster.written("d/", 1, ["d/1"], 5.0)
     assert state.final and list(state.writes) == [Written(7, "d/1", "abc")]
     assert list(Members(None).written("", 1, [], 5.0).writes) == []
+    # One that serves no client has started, and a silent one has not.
+    members = Members(Scripted((4, b"imok")), Scripted((4, b""))).members
+    assert [member.has_started() for member in members] == [True, False]
     for nobody, words in ((Members(None), "no member lives"), (Members(Scripted((49, b""))), "m1: .*closed")):
         with pytest.raises(RunError, match=words):
             list(nobody.written("d/", 1, ["d/1"], 5.0).writes)
-
-
-@simulated()
-def test_a_silent_member_is_given_up(world: World) -> None:
-    began_ns = world.now_ns
-    with pytest.raises(RunError, match="a session of ZooKeeper failed: timed out"):
-        consistent_read(Scripted((1000, b"")), 5.0)
-    with pytest.raises(RunError, match="ruok: timed out"):
-        query(Scripted((1000, b"")), "ruok", 2.0)
-    assert world.now_ns - began_ns == 7 * 10**9
-
-
-def test_a_word_is_answered_by_all_until_the_connection_ends() -> None:
-    assert query(Scripted((2, b"im"), (2, b"ok")), "ruok", 5.0) == "imok"
