@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -101,23 +102,20 @@ def test_what_is_written_is_read_again_from_anywhere_and_each_topology_is_anothe
         assert replace(again, path=config.path, sha256=config.sha256) == config
         hashes.add(config_hash(build_plan(config, None, OPTIONS)))
     assert len(hashes) == len(TOPOLOGIES)
-
-
-@pytest.mark.parametrize("store", [None, {"kind": "etcd"}, {"kind": "etcd", "flags": {}}])
-def test_the_default_store_is_etcd_and_changes_no_hash(tmp_path: Path, store: Any) -> None:
-    config = load_config(topology(tmp_path, store) if store else topology(tmp_path))
-    assert config.store == StoreChoice() and store_of(config) == DEFAULT
-    assert config_hash(build_plan(config, None, OPTIONS)) == config_hash(planned(tmp_path))
-    assert "store" not in json.loads(topology_text(config))
+    # The default store is etcd and changes no hash.
+    for store in ("etcd", {"kind": "etcd"}, {"kind": "etcd", "flags": {}}):
+        config = load_config(topology(tmp_path, store))
+        assert config.store == StoreChoice() and store_of(config) == DEFAULT
+        assert config_hash(build_plan(config, None, OPTIONS)) == config_hash(planned(tmp_path))
+        assert "store" not in json.loads(topology_text(config))
 
 
 ETCD, CONSUL = assets.etcd_version(), consul.MODULE.pinned
 SHORT = read_program(Path(PROGRAM)).short
 
 
-@pytest.mark.parametrize(
-    ("store", "version", "label"),
-    [
+def test_versions_and_programs_have_images_of_their_own(tmp_path: Path) -> None:
+    stores: list[tuple[Any, str, str]] = [
         ("etcd", ETCD, "etcd"),
         ({"kind": "etcd", "version": ETCD}, ETCD, "etcd"),
         ({"kind": "etcd", "version": "3.6.8"}, "3.6.8", "etcd-3.6.8"),
@@ -125,16 +123,18 @@ SHORT = read_program(Path(PROGRAM)).short
         ({"kind": "consul", "version": "1.22.0"}, "1.22.0", "consul-1.22.0"),
         ({"kind": "zookeeper", "version": "3.9.4"}, "3.9.4", "zookeeper-3.9.4"),
         ("replicas", replicas.sources_hash(), "replicas"),
-        ({"kind": "zetcd", "binary": PROGRAM}, f"etcd {ETCD}, binary {SHORT}", f"zetcd-{SHORT}"),
-        ({"kind": "cetcd", "binary": PROGRAM}, f"etcd {ETCD}, binary {SHORT}", f"cetcd-{SHORT}"),
-    ],
-)
-def test_versions_and_programs_have_images_of_their_own(tmp_path: Path, store: Any, version: str, label: str) -> None:
-    found = planned(tmp_path, store).store
-    assert (found.version, found.image.label) == (version, label)
+        *(({"kind": kind, "binary": PROGRAM}, f"etcd {ETCD}, binary {SHORT}", f"{kind}-{SHORT}") for kind in (
+            "zetcd", "cetcd",
+        )),
+    ]  # fmt: skip
+    for store, version, label in stores:
+        found = planned(tmp_path, store).store
+        assert (found.version, found.image.label) == (version, label), store
 
 
-def test_flags_count_by_what_they_mean_and_modules_by_their_version(tmp_path: Path) -> None:
+def test_flags_count_by_what_they_mean_and_modules_by_their_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     same = ETCD_FLAGS | {"quota-backend-bytes": "4096m"}
     plans = [planned(tmp_path, {"kind": "etcd", "version": "3.6.8", "flags": flags}) for flags in (ETCD_FLAGS, same)]
     assert config_hash(plans[0]) == config_hash(plans[1])
@@ -142,6 +142,12 @@ def test_flags_count_by_what_they_mean_and_modules_by_their_version(tmp_path: Pa
     assert module is not None and pinned is not None and (module.label, pinned.label) == ("etcd-3.6.8", "etcd")
     assert module.source_hash("go1.26.8") != pinned.source_hash("go1.26.8")
     assert KINDS["zetcd"].default().version == f"etcd {ETCD}", "before its program is known"
+    # The checksum database is not queried for what it does not have, which is only modules below Consul's own:
+    # github.com/hashicorp/consul itself, raft and serf are compared.
+    monkeypatch.setenv("GONOSUMDB", "example.org/own")
+    own = "github.com/hashicorp/consul/*,github.com/hashicorp/hcp-sdk-go"
+    assert builds._environment_of(consul.MODULE)["GONOSUMDB"] == f"example.org/own,{own}"
+    assert builds._environment_of(assets.etcd_module())["GONOSUMDB"] == "example.org/own"
 
 
 def test_every_file_of_every_version_of_zookeeper_is_known_by_its_sha256() -> None:
@@ -154,68 +160,7 @@ def test_every_file_of_every_version_of_zookeeper_is_known_by_its_sha256() -> No
     assert len(set(seen)) == 2 * len(VERSIONS)
     packaged = ZooKeeper.default().image
     assert not packaged.files and "libzookeeper-java" in packaged.packages
-
-
-def test_a_run_is_known_by_a_programs_contents_and_not_by_its_path(tmp_path: Path) -> None:
-    def of(kind: str, binary: str) -> Any:
-        return planned(tmp_path, {"kind": kind, "binary": binary})
-
-    shutil.copy(PROGRAM, tmp_path / "proxy")
-    shutil.copy(PROGRAM, tmp_path / "moved")
-    first = of("zetcd", "proxy")
-    assert (first.store.program, first.store.image.folder) == ("start-etcd-and-proxy", "proxy_image")
-    assert config_hash(of("zetcd", "moved")) == config_hash(first) != config_hash(of("cetcd", "proxy"))
-    with (tmp_path / "moved").open("ab") as file:
-        file.write(b"another one")
-    other = of("zetcd", "moved")
-    assert config_hash(other) != config_hash(first) and standing_key(other) != standing_key(first)
-
-
-def test_the_checksum_database_is_not_queried_for_what_it_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GONOSUMDB", "example.org/own")
-    environment = builds._environment_of(consul.MODULE)
-    # Only modules below it: github.com/hashicorp/consul itself, raft and serf are compared.
-    own = "github.com/hashicorp/consul/*,github.com/hashicorp/hcp-sdk-go"
-    assert environment["GONOSUMDB"] == f"example.org/own,{own}"
-    assert builds._environment_of(assets.etcd_module())["GONOSUMDB"] == "example.org/own"
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_flag_reads_again_what_it_has_read(kind: str) -> None:
-    samples = (1, 5, 1000, "1000ms", "5s", "1h", "3600s", "4g", "64m", "periodic", "revision", "yes", "no", "wal")
-    for name, flag in KINDS[kind].flags.items():
-        taken = 0
-        for sample in samples:
-            try:
-                found = flag.parse(sample)
-            except ValueError:
-                continue
-            taken += 1
-            assert flag.parse(found) == found and flag.argument(found), (name, sample)
-        assert taken, f"none of the samples is a value of {name}"
-
-
-@pytest.mark.parametrize(
-    ("first", "wanted", "section"),
-    [
-        ("etcd", {"kind": "etcd", "version": "3.6.8"}, "etcd"),
-        ({"kind": "zetcd", "binary": PROGRAM}, "zookeeper", "zookeeper"),
-        ("etcd", {"kind": "zetcd", "binary": PROGRAM}, "etcd"),
-        ("etcd", "zookeeper", "zookeeper"),
-    ],
-)
-def test_stores_versions_and_flags_are_an_axis(tmp_path: Path, first: Any, wanted: Any, section: str) -> None:
-    document = topology_values(load_config(topology(tmp_path, first, etcd={"data": "tmpfs"})))
-    assert set_value(document, AXES["store"], wanted) == [("store",)] and value_of(document, AXES["store"]) == wanted
-    assert document[section] == {"data": "tmpfs"} and {"etcd", "zookeeper"} & document.keys() == {section}
-    set_value(document, AXES["data"], "disk")
-    assert value_of(document, AXES["data"]) == document[section]["data"] == "disk"
-    if section == "etcd":
-        set_value(document, AXES["leader"], "etcd2")
-        assert value_of(document, AXES["leader"]) == document["etcd"]["leader"] == "etcd2"
-
-
-def test_rows_of_a_store_stay_when_a_sweep_gets_another_one() -> None:
+    # Rows of a store stay when a sweep gets another one.
     etcd, both = {"sources": "a", "etcd": "3.7.3"}, {"sources": "a", "etcd": "3.7.3", "zookeeper": "3.8.0"}
     assert runner.other(etcd, both) is None
     assert runner.of_store(both, KINDS["etcd"].default()) == etcd
@@ -223,10 +168,46 @@ def test_rows_of_a_store_stay_when_a_sweep_gets_another_one() -> None:
     assert runner.other({"etcd": "3.7.3"}, both) == "sources unknown, now a"
 
 
-@pytest.mark.parametrize(("kind", "advised"), [("etcd", True), ("zookeeper", False), ("consul", False)])
-def test_only_etcd_advises_a_number_of_members(tmp_path: Path, kind: str, advised: bool) -> None:
-    plan = planned(tmp_path, kind, ["3ms"] * 9)
-    assert any("at most 7" in note for note in plan.notes) == advised
+def test_a_run_is_known_by_a_programs_contents_and_not_by_its_path(tmp_path: Path) -> None:
+    def of(kind: str, binary: str) -> Any:
+        return planned(tmp_path, {"kind": kind, "binary": binary})
+
+    for name in ("proxy", "moved"):
+        shutil.copy(PROGRAM, tmp_path / name)
+    first = of("zetcd", "proxy")
+    assert (first.store.program, first.store.image.folder) == ("start-etcd-and-proxy", "proxy_image")
+    assert config_hash(of("zetcd", "moved")) == config_hash(first) != config_hash(of("cetcd", "proxy"))
+    (tmp_path / "moved").write_bytes((tmp_path / "moved").read_bytes() + b"another one")
+    other = of("zetcd", "moved")
+    assert config_hash(other) != config_hash(first) and standing_key(other) != standing_key(first)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_flag_reads_again_what_it_has_read(kind: str) -> None:
+    samples = (1, 5, 1000, "1000ms", "5s", "1h", "3600s", "4g", "64m", "periodic", "revision", "yes", "no", "wal")
+    for name, flag in KINDS[kind].flags.items():
+        taken = []
+        for sample in samples:
+            with suppress(ValueError):
+                taken.append(flag.parse(sample))
+        assert taken, f"none of the samples is a value of {name}"
+        assert all(flag.parse(found) == found and flag.argument(found) for found in taken), (name, taken)
+
+
+def test_stores_versions_and_flags_are_an_axis(tmp_path: Path) -> None:
+    zetcd: dict[str, Any] = {"kind": "zetcd", "binary": PROGRAM}
+    older = {"kind": "etcd", "version": "3.6.8"}
+    of_etcd: list[tuple[Any, Any, str]] = [("etcd", new, "etcd") for new in (older, zetcd)]
+    for first, wanted, section in (*of_etcd, *((old, "zookeeper", "zookeeper") for old in ("etcd", zetcd))):
+        document = topology_values(load_config(topology(tmp_path, first, etcd={"data": "tmpfs"})))
+        assert set_value(document, AXES["store"], wanted) == [("store",)]
+        assert value_of(document, AXES["store"]) == wanted
+        assert document[section] == {"data": "tmpfs"} and {"etcd", "zookeeper"} & document.keys() == {section}
+        set_value(document, AXES["data"], "disk")
+        assert value_of(document, AXES["data"]) == document[section]["data"] == "disk"
+        if section == "etcd":
+            set_value(document, AXES["leader"], "etcd2")
+            assert value_of(document, AXES["leader"]) == document["etcd"]["leader"] == "etcd2"
 
 
 # --- timing -----------------------------------------------------------------------------------------------------------
@@ -278,38 +259,44 @@ def test_timing_follows_from_the_largest_rtt(
         assert f"tickTime={timing['tick_ms']}" in plan.hosts[0].command
 
 
+LEADERS = "those of a leader take"
+
+
 @pytest.mark.parametrize(
-    ("store", "rate", "noted"),
+    ("store", "delays", "node", "about", "noted"),
     [
-        ("etcd", 0.01, "every 326 ms hardly fit the link of etcd1, etcd2, etcd3: those of a leader take 90% "),
-        ("etcd", 0.05, "every 100 ms hardly fit the link of etcd1, etcd2, etcd3: those of a leader take 59% "),
-        ("etcd", 0.1, None),
-        ("consul", 0.01, "every 400 ms hardly fit the link of consul1, consul2, consul3: those of a leader take 53% "),
-        ("zookeeper", 0.01, None),
-        ("replicas", 0.01, None),
+        ("etcd", 3, {"bandwidth": 0.01}, "heartbeats every",
+            f"every 326 ms hardly fit the link of etcd1, etcd2, etcd3: {LEADERS} 90% "),
+        ("etcd", 3, {"bandwidth": 0.05}, "heartbeats every",
+            f"every 100 ms hardly fit the link of etcd1, etcd2, etcd3: {LEADERS} 59% "),
+        ("etcd", 3, {"bandwidth": 0.1}, "heartbeats every", None),
+        ("consul", 3, {"bandwidth": 0.01}, "heartbeats every",
+            f"every 400 ms hardly fit the link of consul1, consul2, consul3: {LEADERS} 53% "),
+        ("zookeeper", 3, {"bandwidth": 0.01}, "heartbeats every", None),
+        ("replicas", 3, {"bandwidth": 0.01}, "heartbeats every", None),
+        ("etcd", 9, {}, "at most 7", ""),
+        ("zookeeper", 9, {}, "at most 7", None),
+        ("consul", 9, {}, "at most 7", None),
     ],
-)
-def test_heartbeats_that_do_not_fit_the_links_are_noted(
-    tmp_path: Path, store: str, rate: float, noted: str | None
+)  # fmt: skip
+def test_heartbeats_that_do_not_fit_the_links_and_too_many_members_are_noted(
+    tmp_path: Path, store: str, delays: int, node: Any, about: str, noted: str | None
 ) -> None:
-    notes = [note for note in planned(tmp_path, store, node={"bandwidth": rate}).notes if "heartbeats every" in note]
+    notes = [note for note in planned(tmp_path, store, ["3ms"] * delays, node=node).notes if about in note]
     assert len(notes) == (noted is not None) and all(str(noted) in note for note in notes), notes
 
 
-@pytest.mark.parametrize(("mem", "heap"), [("unlimited", 1000), ("4g", 1000), ("512m", 256), ("100m", 50), ("16m", 16)])
-def test_the_heap_of_zookeeper_is_half_of_the_memory(tmp_path: Path, mem: str, heap: int) -> None:
-    assert f"--java=-Xmx{heap}m" in planned(tmp_path, "zookeeper", node={"mem": mem}).hosts[0].command
+def test_the_heap_of_zookeeper_is_half_of_the_memory(tmp_path: Path) -> None:
+    for mem, heap in (("unlimited", 1000), ("4g", 1000), ("512m", 256), ("100m", 50), ("16m", 16)):
+        assert f"--java=-Xmx{heap}m" in planned(tmp_path, "zookeeper", node={"mem": mem}).hosts[0].command
 
 
 # --- consistency ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("flags", "said"), [({}, "from majority"), ({"ack": 2, "from": 1}, "from 1")])
-def test_reads_of_replicas_are_called_by_their_quorum(tmp_path: Path, flags: dict[str, int], said: str) -> None:
-    assert planned(tmp_path, {"kind": "replicas", "flags": flags}).store.consistency == {"l": said}
-
-
-def test_default_reads_of_consul_are_requested_and_shown_by_their_name(tmp_path: Path) -> None:
+def test_reads_are_called_by_their_quorum_or_their_name_of_the_store(tmp_path: Path) -> None:
+    for flags, said in (({}, "from majority"), ({"ack": 2, "from": 1}, "from 1")):
+        assert planned(tmp_path, {"kind": "replicas", "flags": flags}).store.consistency == {"l": said}
     block = {"type": "read", "load": {"total": 10, "clients": 1, "conns": 1}, "consistency": ["l", "default"]}
     dataset = {"keySize": 8, "valSize": 64, "keys": 100}
     (tmp_path / "scenarios.json").write_text(json.dumps({"dataset": dataset, "scenarios": [block]}))
@@ -321,20 +308,15 @@ def test_default_reads_of_consul_are_requested_and_shown_by_their_name(tmp_path:
     assert (body["store"], body["consistency"]) == ("consul", "default")
 
 
-@pytest.mark.parametrize(
-    ("store", "delay", "rate", "start_s", "request_s"),
-    [
-        ("etcd", "3ms", "unlimited", 60, 0),
-        ("etcd", "1s", "unlimited", 480, 32),  # two elections of up to twice 40 s took longer than a minute
-        ("etcd", "10s", "unlimited", 1300, 320),
-        ("etcd", "3ms", 0.01, 130, 39),  # full frames take 1.2 s on each link
-        ("zookeeper", "1s", "unlimited", 200, 32),
-        ("consul", "1s", "unlimited", 195, 32),
-        ("replicas", "1s", "unlimited", 82, 32),
-    ],
-)
-def test_time_outs_follow_from_round_trips_and_the_timing_of_the_store(
-    tmp_path: Path, store: str, delay: str, rate: object, start_s: float, request_s: float
-) -> None:
-    waits = planned(tmp_path, store, (delay,) * 3, node={"bandwidth": rate}).waits
-    assert (waits.start_s, waits.request_s) == (start_s, request_s)
+def test_time_outs_follow_from_round_trips_and_the_timing_of_the_store(tmp_path: Path) -> None:
+    for store, delay, rate, seconds in (
+        ("etcd", "3ms", "unlimited", (60, 0)),
+        ("etcd", "1s", "unlimited", (480, 32)),  # two elections of up to twice 40 s took longer than a minute
+        ("etcd", "10s", "unlimited", (1300, 320)),
+        ("etcd", "3ms", 0.01, (130, 39)),  # full frames take 1.2 s on each link
+        ("zookeeper", "1s", "unlimited", (200, 32)),
+        ("consul", "1s", "unlimited", (195, 32)),
+        ("replicas", "1s", "unlimited", (82, 32)),
+    ):
+        waits = planned(tmp_path, store, (delay,) * 3, node={"bandwidth": rate}).waits
+        assert (waits.start_s, waits.request_s) == seconds, (store, delay, rate)

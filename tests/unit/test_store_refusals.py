@@ -49,47 +49,37 @@ STAY = {"kind": "http", "put": "/{key}", "get": "/{key}", "keys": "stay"}
 A, S = {"endpoints": ["http://a:1"]}, {"endpoints": ["https://a:1"]}
 ENDPOINTS: list[dict[str, Any]] = [
     {"endpoints": []},
-    {"endpoints": ["10.1.0.1:2379"]},
-    {"endpoints": ["http://10.1.0.1:2379/v3"]},
-    {"endpoints": ["http://user:pass@10.1.0.1:2379"]},
-    {"endpoints": ["http://10.1.0.1:70000"]},
-    {"endpoints": ["http://h..x:1"]},
-    {"endpoints": [f"http://{'a' * 64}.x:1"]},
-    {"endpoints": [f"http://{'.'.join(['a' * 60] * 5)}:1"]},
+    *({"endpoints": [url]} for url in (
+        "10.1.0.1:2379", "http://10.1.0.1:2379/v3", "http://user:pass@10.1.0.1:2379", "http://10.1.0.1:70000",
+        "http://h..x:1", f"http://{'a' * 64}.x:1", f"http://{'.'.join(['a' * 60] * 5)}:1",
+    )),
     {"endpoints": ["http://a:1", "http://a:1"]},
     {"endpoints": ["http://a:1", "https://b:1"], "tls": {"ca": "x"}},
     S,
-    {**A, "tls": {"ca": "x"}},
     {**S, "tls": {"ca": "x", "cert": "y"}},
-    {**A, "password": "x"},
-    {**A, "password_file": "x"},
-    {**A, "user": "a:b"},
-    {**A, "prefix": "/"},
-    {**A, "store": "other"},
-    {**A, "nodes": []},
-    {**A, "user": "\ud800"},
-    {**A, "prefix": "a\udfff/"},
-    {**A, "tls": {"ca": "\udc00"}},
+    *({**A, **more} for more in (
+        {"tls": {"ca": "x"}}, {"password": "x"}, {"password_file": "x"}, {"user": "a:b"}, {"prefix": "/"},
+        {"store": "other"}, {"nodes": []}, {"user": "\ud800"}, {"prefix": "a\udfff/"}, {"tls": {"ca": "\udc00"}},
+    )),
     {"store": "etcd", **A, "token_file": "x"},
     {"store": "zookeeper", **A},
     *({"store": "zookeeper", "endpoints": ["a:1"], **more} for more in (
         {"tls": {"ca": "x"}}, {"user": "x"}, {"prefix": "a//b/"}, {"prefix": "ü/"}, {"prefix": "zookeeper/a/"},
         {"endpoints": ["a:1", "a:1"]}, {"token_file": "x"},
     )),
-    {"store": "consul", "endpoints": ["a:1"]},
-    {"store": "consul", **S},
-    {"store": "consul", **A, "user": "x"},
-    {"store": "consul", **A, "prefix": "a/../"},
+    *({"store": "consul", **more} for more in (
+        {"endpoints": ["a:1"]}, S, {**A, "user": "x"}, {**A, "prefix": "a/../"},
+    )),
     {**A, "store": HTTP, "user": "bench"},
     *({**A, "store": {**HTTP, **more}} for more in (
         {"kind": "memcached"}, {"put": "v0/{key}"}, {"put": "/a b/{key}"}, {"get": "/v0"}, {"get": "/{key}/{key}"},
         {"get": "/{key}/{value}"}, {"success": {"put": 99}}, {"success": {"put": [200, 200]}}, {"success": {"put": []}},
         {"success": {"put": list(range(200, 217))}}, {"success": {"post": 200}}, {"missing": 200}, {"keys": "stay"},
     )),
-    {**A, "store": {**STAY, "success": {"delete": 200}}},
-    {**A, "store": {**STAY, "keys": "go"}},
-    {**A, "store": {"kind": "http", "put": "/{key}", "get": "/{key}"}},
-    {**A, "store": {"kind": "http", "get": "/{key}", "keys": "stay"}},
+    *({**A, "store": store} for store in (
+        {**STAY, "success": {"delete": 200}}, {**STAY, "keys": "go"}, {"kind": "http", "get": "/{key}", "keys": "stay"},
+        {"kind": "http", "put": "/{key}", "get": "/{key}"},
+    )),
 ]  # fmt: skip
 
 
