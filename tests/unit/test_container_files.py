@@ -1,4 +1,7 @@
-"""Files of containers: wherever their links lead, nothing of this machine is read, written or waited for."""
+"""Files of containers: wherever their links lead, nothing of this machine is read, written or waited for.
+
+Also how long an fdatasync takes there.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from containernet_env.base import files
 from containernet_env.base.errors import RunError
 from containernet_env.base.files import copy_descriptor, open_file, open_folder, root_of
 from containernet_env.hosts import container
-from containernet_env.hosts.container import measure_sync, put_secrets
+from containernet_env.hosts.container import SAMPLES, measure_sync, put_secrets
 from containernet_env.hosts.processes import account_text
 from containernet_env.stores.cluster import MemberPlace
 from containernet_env.stores.etcd.cluster import EtcdMember
@@ -139,17 +142,14 @@ def test_a_gate_is_opened_and_a_full_one_is_an_error(tmp_path: Path) -> None:
         os.close(reader)
 
 
-def test_accounts_without_end_are_refused(tmp_path: Path) -> None:
+def test_accounts_without_end_and_a_process_with_the_root_of_this_machine_are_refused(tmp_path: Path) -> None:
+    """The number of a process that has ended is another one's."""
     (tmp_path / "etc").mkdir()
     with open(tmp_path / "etc/passwd", "wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(RunError, match=r"^host etcd1: /etc/passwd of its image has more than 1048576 characters"):
         account_text(tmp_path, "etcd1", "/etc/passwd")
     assert account_text(tmp_path, "etcd1", "/etc/group") == ""
-
-
-def test_a_process_with_the_root_of_this_machine_is_no_container() -> None:
-    """The number of a process that has ended is another one's."""
     for opened in (
         lambda: open_folder(root_of(os.getpid()), "/"),
         lambda: open_file(root_of(1), "/etc/passwd", os.O_RDONLY),
@@ -162,10 +162,74 @@ def test_a_process_with_the_root_of_this_machine_is_no_container() -> None:
 def test_the_copy_of_a_descriptor_opens_nothing() -> None:
     """A process may hold the path of a device that it is not allowed to open."""
     held = os.open("/dev/null", os.O_PATH)
-    try:
-        copy = copy_descriptor(os.getpid(), held)
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            os.write(copy, b"x")
-        os.close(copy)
-    finally:
-        os.close(held)
+    copy = copy_descriptor(os.getpid(), held)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.write(copy, b"x")
+    os.close(copy)
+    os.close(held)
+
+
+def test_secrets_are_put_into_memory_for_root_alone_and_not_on_a_disk(machine: Path, tmp_path: Path) -> None:
+    if Path("/dev/shm").stat().st_dev == Path("/dev").stat().st_dev:
+        pytest.skip("/dev/shm is no file system of its own")
+    path, etc = f"/shm/{machine.name}/key.pem", tmp_path / "etc"
+    put_secrets(Path("/dev"), "etcd1", {path: b"secret"})
+    assert (machine / "key.pem").read_bytes() == b"secret"
+    assert (machine / "key.pem").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(RunError, match=r"etcd1: .*/key.pem could not be written: File exists") as raised:
+        put_secrets(Path("/dev"), "etcd1", {path: b"other"})
+    assert "other" not in str(raised.value)
+    etc.mkdir()
+    with pytest.raises(RunError, match=r"etcd1: /etc/key.pem would not be in memory"):
+        put_secrets(tmp_path, "etcd1", {"/etc/key.pem": b"secret"})
+    assert not (etc / "key.pem").exists()
+    with pytest.raises(RunError, match="No such file or directory"):
+        put_secrets(tmp_path, "etcd1", {"/nowhere/key.pem": b"secret"})
+
+
+def test_it_is_measured_in_the_directory_or_the_nearest_parent_that_exists(tmp_path: Path) -> None:
+    times = measure_sync(tmp_path, "/var/lib/etcd", budget_s=5.0)
+    assert times.samples == SAMPLES
+    assert 0 < times.median_ns <= times.slowest_ns
+    assert list(tmp_path.iterdir()) == []
+    for root, path in ((Path("/proc"), "/self"), (root_of(4194304), "/var/lib/etcd")):  # above the largest pid
+        with pytest.raises(RunError, match=rf"^no fdatasync could be measured in {path}: "):
+            measure_sync(root, path)
+
+
+def test_a_disk_that_takes_longer_is_measured_as_often_as_there_is_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each sync takes 30 ms by a clock of its own: of 0.1 s each begins one as long as there is any left."""
+    now_ns = 0
+    written: list[int] = []
+
+    def sync(descriptor: int) -> None:
+        nonlocal now_ns
+        written.append(os.fstat(descriptor).st_nlink)
+        now_ns += 30_000_000
+
+    monkeypatch.setattr(container.os, "fdatasync", sync)
+    monkeypatch.setattr(container.clock, "perf_counter_ns", lambda: now_ns)
+    monkeypatch.setattr(container.clock, "monotonic", lambda: now_ns / 1e9)
+    times = measure_sync(tmp_path, "/", budget_s=0.1)
+    assert (times.samples, times.median_ns, times.slowest_ns) == (4, 30_000_000, 30_000_000)
+    assert measure_sync(tmp_path, "/", budget_s=0.0).samples == 1
+    assert set(written) == {0}, "a run that is killed here leaves a file behind"
+
+
+@pytest.mark.parametrize(
+    "act", [lambda root: measure_sync(root, "/"), lambda root: put_secrets(root, "etcd1", {"/shm/key.pem": b"secret"})]
+)
+def test_an_engine_that_remaps_users_is_named(monkeypatch: pytest.MonkeyPatch, act: Callable[[Path], Any]) -> None:
+    """It was "Value too large for defined data type"."""
+    opened = os.open
+
+    def refused(path: Any, flags: int, *arguments: Any, **named: Any) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(errno.EOVERFLOW, os.strerror(errno.EOVERFLOW))
+        return opened(path, flags, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(RunError, match=r"the engine remaps users \(userns-remap\)"):
+        act(Path("/dev"))

@@ -26,82 +26,79 @@ def test_nothing_is_given_unless_configured() -> None:
     assert log["type"] == "json-file" and "max-size" in log["config"]
 
 
-@pytest.mark.parametrize(
-    ("options", "limits"),
-    [
-        ({"mem_limit": "512m"}, (512 << 20, 512 << 20)),  # no swap by default
-        ({"mem_limit": 1000, "memswap_limit": 3000}, (1000, 3000)),
-        ({"mem_limit": "1g", "memswap_limit": -1}, (1 << 30, -1)),
-    ],
-)
-def test_memory_limits(options: dict[str, Any], limits: tuple[int, int]) -> None:
-    assert ContainerOptions(**options).memory_limits == limits
+def test_names_and_memory_limits() -> None:
+    for name in ("", "-d1", "d 1", "d/1", "dé"):
+        with pytest.raises(UsageError, match="cannot be called"):
+            check_name(name)
+    check_name("a-host-with-a-name-that-is-much-longer-than-any-interface-name-could-ever-be")
+    assert len(hostname("x" * 100)) == 63 and hostname("x" * 63) == "x" * 63
+    assert hostname("x" * 70 + "1") != hostname("x" * 70 + "2")
+    for memory, swap, limits in (
+        ("512m", None, (512 << 20, 512 << 20)),  # no swap by default
+        (1000, 3000, (1000, 3000)),
+        ("1g", -1, (1 << 30, -1)),
+    ):
+        assert ContainerOptions(mem_limit=memory, memswap_limit=swap).memory_limits == limits
     assert [memory_bytes(text) for text in ("1.5g", "64MB", "10", 7)] == [3 << 29, 64 << 20, 10, 7]
 
 
-@pytest.mark.parametrize(
-    ("given", "limit"),
-    [
-        ((0.5, None, None), (50_000, 100_000)),
-        (("1.5", None, None), (150_000, 100_000)),
-        ((64, None, None), (6_400_000, 100_000)),  # also above the machine's cores
-        ((0.5, None, 50_000), (25_000, 50_000)),
-        ((None, 25_000, 50_000), (25_000, 50_000)),
-        ((None, None, None), (None, None)),
-    ],
-)
-def test_cpus_are_a_quota(given: tuple[Any, Any, Any], limit: tuple[int | None, int | None]) -> None:
-    assert cpu_limit(*given) == limit
-    config = ContainerOptions(cpus=given[0], cpu_quota=given[1], cpu_period=given[2]).host_config()
-    assert (config.get("cpu_quota"), config.get("cpu_period")) == limit
-    assert "nano_cpus" not in config
+def test_cpus_are_a_quota() -> None:
+    quotas: dict[tuple[Any, int | None, int | None], tuple[int | None, int | None]] = {
+        (0.5, None, None): (50_000, 100_000),
+        ("1.5", None, None): (150_000, 100_000),
+        (64, None, None): (6_400_000, 100_000),  # also above the machine's cores
+        (0.5, None, 50_000): (25_000, 50_000),
+        (None, 25_000, 50_000): (25_000, 50_000),
+        (None, None, None): (None, None),
+    }
+    for (cpus, quota, period), limit in quotas.items():
+        assert cpu_limit(cpus, quota, period) == limit
+        config = ContainerOptions(cpus=cpus, cpu_quota=quota, cpu_period=period).host_config()
+        assert (config.get("cpu_quota"), config.get("cpu_period")) == limit
+        assert "nano_cpus" not in config
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"cpus": 1, "cpu_quota": 5000}, "give one of them"),
-        ({"cpus": 0}, "1000 us or more"),
-        ({"cpus": -1}, "cpus"),
-        ({"cpus": "many"}, "cpus"),
-        ({"mem_limit": "lots"}, "memory limit"),
-        ({"memswap_limit": "1g"}, "needs mem_limit"),
-        ({"mem_limit": "1g", "memswap_limit": "512m"}, "not below"),
-        ({"network_mode": "host"}, "links would end in another's"),
-        ({"network_mode": "container:abc"}, "links would end in another's"),
-        ({"ports": [80]}, "published"),
-        ({"port_bindings": {80: 8080}}, "published"),
-        ({"publish_all_ports": True}, "published"),
-        ({"extra_hosts": {"db": "10.0.0"}}, "extra_hosts: got 'db:10.0.0'"),
-        ({"extra_hosts": ["10.0.0.9"]}, "extra_hosts"),
-        ({"extra_hosts": {"db": "host-gateway"}}, "extra_hosts"),
-        ({"extra_hosts": "db:10.0.0.9"}, r"extra_hosts: got 'db:10.0.0.9', allowed: a list"),
-        ({"dns": "10.0.0.53"}, r"dns: got '10.0.0.53', allowed: a list"),
-        ({"extra_hosts": {"d b": "10.0.0.9"}}, "extra_hosts: got 'd b:10.0.0.9'"),
-        ({"extra_hosts": {"db\n10.0.0.8 web": "10.0.0.9"}}, "extra_hosts"),
-    ],
-)
-def test_what_cannot_work_is_refused(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        ContainerOptions(**options)
+REFUSED: dict[str, list[dict[str, Any]]] = {
+    "give one of them": [{"cpus": 1, "cpu_quota": 5000}],
+    "1000 us or more": [{"cpus": 0}],
+    "cpus": [{"cpus": -1}, {"cpus": "many"}],
+    "memory limit": [{"mem_limit": "lots"}],
+    "needs mem_limit": [{"memswap_limit": "1g"}],
+    "not below": [{"mem_limit": "1g", "memswap_limit": "512m"}],
+    "links would end in another's": [{"network_mode": "host"}, {"network_mode": "container:abc"}],
+    "published": [{"ports": [80]}, {"port_bindings": {80: 8080}}, {"publish_all_ports": True}],
+    "extra_hosts: got 'db:10.0.0'": [{"extra_hosts": {"db": "10.0.0"}}],
+    "extra_hosts: got 'd b:10.0.0.9'": [{"extra_hosts": {"d b": "10.0.0.9"}}],
+    "extra_hosts": [{"extra_hosts": of} for of in (
+        ["10.0.0.9"], {"db": "host-gateway"}, {"db\n10.0.0.8 web": "10.0.0.9"},
+    )],
+    "extra_hosts: got 'db:10.0.0.9', allowed: a list": [{"extra_hosts": "db:10.0.0.9"}],
+    "dns: got '10.0.0.53', allowed: a list": [{"dns": "10.0.0.53"}],
+}  # fmt: skip
 
 
-def test_published_ports_are_on_loopback_unless_an_address_is_given() -> None:
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_cannot_work_is_refused(words: str) -> None:
+    for options in REFUSED[words]:
+        with pytest.raises(UsageError, match=words):
+            ContainerOptions(**options)
+
+
+def test_ports_extra_hosts_and_mount_points_are_the_engines() -> None:
     options = ContainerOptions(
         network_mode="bridge", ports=[9000], port_bindings={80: 8080, "53/udp": ("10.1.1.1", 53), 81: None}
     )
-    assert options.bindings(()) == {80: ("127.0.0.1", 8080), "53/udp": ("10.1.1.1", 53), 81: None}
+    assert options.bindings(()) == {80: ("127.0.0.1", 8080), "53/udp": ("10.1.1.1", 53), 81: None}, "on loopback"
     assert options.exposed_ports() == [9000, 80, (53, "udp"), 81]
     everything = ContainerOptions(network_mode="bridge", publish_all_ports=True, ports=[9000])
     assert everything.bindings(("22/tcp",)) == {"22/tcp": ("127.0.0.1",), "9000": ("127.0.0.1",)}
-
-
-def test_extra_hosts_are_the_engines() -> None:
     given = ContainerOptions(extra_hosts={"db": "10.0.0.9", "six": "fd00::9"})
     assert given.host_config()["extra_hosts"] == ["db:10.0.0.9", "six:fd00::9"]
     assert ContainerOptions(extra_hosts=["db:10.0.0.9"]).host_config()["extra_hosts"] == ["db:10.0.0.9"]
     bridge = ContainerOptions(network_mode="bridge", extra_hosts={"up": "host-gateway"})
     assert bridge.host_config()["extra_hosts"] == ["up:host-gateway"]
+    assert ContainerOptions(volumes=["/a:/b:ro", "/c:/d"]).volume_mounts() == ["/b", "/d"]
+    assert ContainerOptions(volumes={"/a": {"bind": "/b", "mode": "ro"}}).volume_mounts() == ["/b"]
 
 
 def test_the_hosts_of_a_network_stand_in_a_part_of_their_own() -> None:
@@ -117,21 +114,6 @@ def test_the_hosts_of_a_network_stand_in_a_part_of_their_own() -> None:
     assert f"10.0.0.3\t{long} {hostname(long)}\n" in container.hosts_text("", {long: "10.0.0.3"})
     assert container.hosts_text("", {}) == "# hosts of the emulated network\n# end of these hosts\n"
     assert container.hosts_text(first, {"d1": "10.0.0.1", "d2": "10.0.0.2"}) == first
-
-
-def test_mount_points() -> None:
-    assert ContainerOptions(volumes=["/a:/b:ro", "/c:/d"]).volume_mounts() == ["/b", "/d"]
-    assert ContainerOptions(volumes={"/a": {"bind": "/b", "mode": "ro"}}).volume_mounts() == ["/b"]
-
-
-def test_names() -> None:
-    for name in ("", "-d1", "d 1", "d/1", "dé"):
-        with pytest.raises(UsageError, match="cannot be called"):
-            check_name(name)
-    check_name("a-host-with-a-name-that-is-much-longer-than-any-interface-name-could-ever-be")
-    assert len(hostname("x" * 100)) == 63
-    assert hostname("x" * 63) == "x" * 63
-    assert hostname("x" * 70 + "1") != hostname("x" * 70 + "2")
 
 
 class Sent(Exception):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -57,19 +55,19 @@ SHARED = dict.fromkeys(("cpu", "cpuacct"), f"cpu,cpuacct/docker/{ID}") | {"memor
 PART = "50 30 0:40 /docker /mnt/my\\040groups rw - cgroup cgroup rw,memory\n"
 
 
-@pytest.mark.parametrize(
-    ("memberships", "mounts", "v1", "v2"),
-    [
-        (V1_CGROUPFS, V1_MOUNTS, {name: f"{name}/docker/{ID}" for name in V1}, f"unified/docker/{ID}"),
-        (V2_SYSTEMD, V2_MOUNTS, {}, f"system.slice/docker-{ID}.scope"),
-        (HYBRID, HYBRID_MOUNTS, SHARED, "unified/system.slice/containerd.service"),
-        (V1_CGROUPFS, PART, {"memory": f"/mnt/my groups/{ID}"}, None),
-    ],
-    ids=["v1 with the cgroupfs driver", "v2 with the systemd driver", "both", "a mount of a part of the hierarchy"],
-)
-def test_cgroups_are_found_where_they_are_mounted(
-    memberships: str, mounts: str, v1: dict[str, str], v2: str | None
-) -> None:
+HIERARCHIES: dict[str, tuple[str, str, dict[str, str], str | None]] = {
+    "v1 with the cgroupfs driver": (
+        V1_CGROUPFS, V1_MOUNTS, {name: f"{name}/docker/{ID}" for name in V1}, f"unified/docker/{ID}",
+    ),
+    "v2 with the systemd driver": (V2_SYSTEMD, V2_MOUNTS, {}, f"system.slice/docker-{ID}.scope"),
+    "both": (HYBRID, HYBRID_MOUNTS, SHARED, "unified/system.slice/containerd.service"),
+    "a mount of a part of the hierarchy": (V1_CGROUPFS, PART, {"memory": f"/mnt/my groups/{ID}"}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HIERARCHIES)
+def test_cgroups_are_found_where_they_are_mounted(kind: str) -> None:
+    memberships, mounts, v1, v2 = HIERARCHIES[kind]
     found = locate(memberships, mounts)
     found.v1.pop("name=systemd", None)
     assert found.v1 == {name: GROUPS / path for name, path in v1.items()}
@@ -79,23 +77,16 @@ def test_cgroups_are_found_where_they_are_mounted(
     assert sorted(found.procs_files()) == sorted(path / "cgroup.procs" for path in wanted)
 
 
-@pytest.mark.parametrize(
-    ("parse", "texts"),
-    [
-        (parse_limit, dict.fromkeys(("-1\n", "max\n", "9223372036854771712\n", "9223372036854710272\n"))),
-        (parse_limit, {"67108864\n": 67108864, "0": 0}),
-        (parse_cores, {"0\n": {0}, "0-2,4\n": {0, 1, 2, 4}, "3,1": {1, 3}, "\n": set(), "0-0": {0}}),
-    ],
-)
-def test_texts_of_the_kernel(parse: Callable[[str], Any], texts: dict[str, Any]) -> None:
-    assert {text: parse(text) for text in texts} == texts
+def test_texts_of_the_kernel() -> None:
+    unlimited = ("-1\n", "max\n", "9223372036854771712\n", "9223372036854710272\n")
+    assert [*map(parse_limit, (*unlimited, "67108864\n", "0"))] == [None] * 4 + [67108864, 0]
+    cores = {"0\n": {0}, "0-2,4\n": {0, 1, 2, 4}, "3,1": {1, 3}, "\n": set(), "0-0": {0}}
+    assert {text: parse_cores(text) for text in cores} == cores
 
 
-OF_V1 = {
+OF_V1 = dict.fromkeys(("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"), "67108864\n") | {
     "cpu.cfs_quota_us": "50000\n",
     "cpu.cfs_period_us": "100000\n",
-    "memory.limit_in_bytes": "67108864\n",
-    "memory.memsw.limit_in_bytes": "67108864\n",
     "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
     "cpuset.cpus": "0-2,4\n",
 }
@@ -108,7 +99,7 @@ OF_V2 = {
     "memory.events": "low 0\nhigh 0\nmax 4\noom 1\noom_kill 1\n",
     "cpuset.cpus.effective": "1\n",
 }
-NO_V2_LIMITS = Limits(None, 100000, 1000, None, "1")
+NONE_OF_V2 = OF_V2 | {"cpu.max": "max 100000\n", "memory.swap.max": "max\n"}
 
 
 @pytest.mark.parametrize(
@@ -118,7 +109,7 @@ NO_V2_LIMITS = Limits(None, 100000, 1000, None, "1")
         (NONE_OF_V1, Limits(None, 100000, None, None, "0-2,4"), None, 2),
         # Together with the memory, as Docker counts swap.
         (OF_V2, Limits(150000, 100000, 1000, 1024, "1"), 1.5, 1),
-        (OF_V2 | {"cpu.max": "max 100000\n", "memory.swap.max": "max\n"}, NO_V2_LIMITS, None, 1),
+        (NONE_OF_V2, Limits(None, 100000, 1000, None, "1"), None, 1),
     ],
     ids=["v1", "v1 without limits and swap accounting", "v2", "v2 without limits"],
 )
@@ -134,41 +125,32 @@ def test_limits_are_read(files: dict[str, str], held: Limits, cpus: float | None
     assert read_limits(Cgroups({}, tmp_path / "nothing")) == Limits(None, None, None, None)
 
 
-@pytest.mark.parametrize(
-    ("memory", "memswap", "held"),
-    [(1000, 1000, "0"), (1000, 1500, "500"), (1000, -1, "max"), (1000, None, "max"), (None, None, "max")],
-)
-def test_swap_that_the_engine_left_without_a_limit_gets_one(
-    tmp_path: Path, memory: int | None, memswap: int | None, held: str
-) -> None:
-    (tmp_path / "memory.swap.max").write_text("max\n")
-    limit_swap(Cgroups({}, tmp_path), memory, memswap)
-    assert (tmp_path / "memory.swap.max").read_text().strip() == held
-    # Where v1 limits the memory, and where swap is not counted, it is left alone.
-    (tmp_path / "memory.swap.max").write_text("7\n")
-    limit_swap(Cgroups({"memory": tmp_path}, tmp_path), memory, memswap)
-    assert (tmp_path / "memory.swap.max").read_text() == "7\n"
-    (tmp_path / "memory.swap.max").unlink()
-    limit_swap(Cgroups({}, tmp_path), memory, memswap)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_kernel_without_the_counter_is_an_error_and_not_zero(tmp_path: Path) -> None:
+def test_swap_that_the_engine_left_without_a_limit_gets_one(tmp_path: Path) -> None:
+    swap = tmp_path / "memory.swap.max"
+    limit_swap(Cgroups({}, tmp_path), 1000, 1000)
+    assert list(tmp_path.iterdir()) == [], "where it is not counted it is left alone"
+    swap.write_text("max\n")
+    limit_swap(Cgroups({"memory": tmp_path}, tmp_path), 1000, 1000)
+    assert swap.read_text() == "max\n", "and where v1 has the memory"
+    limits = {(1000, 1000): "0", (1000, 1500): "500", (1000, -1): "max", (1000, None): "max", (None, None): "max"}
+    for (memory, memswap), held in limits.items():
+        swap.write_text("max\n")
+        limit_swap(Cgroups({}, tmp_path), memory, memswap)
+        assert swap.read_text().strip() == held, (memory, memswap)
     (tmp_path / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\n")
     with pytest.raises(RunError, match="does not count"):
         read_oom_kills(Cgroups({"memory": tmp_path}, None))
 
 
 def test_what_the_kernel_does_not_hold_is_named() -> None:
-    held = Limits(50_000, 100_000, 64 << 20, 70 << 20, "0-1")
+    held, nothing = Limits(50_000, 100_000, 64 << 20, 70 << 20, "0-1"), Limits(None, None, None, None)
     fits = {"cpu_quota_us": 50_000, "memory_bytes": (64 << 20) + 100, "cpu_period_us": None, "cpuset": "1,0"}
     check_limits(fits, held)
     # Where the kernel does not account for swap nothing is compared.
-    check_limits({"cpu_quota_us": -1, "memory_bytes": -1, "memswap_bytes": 5}, Limits(None, None, None, None))
-    wrong: dict[str, tuple[Any, ...]] = {"cpu_quota_us": (-1,), "memory_bytes": (65 << 20, (64 << 20) - 1)}
-    wrong |= {"memswap_bytes": (5,), "cpuset": ("0", "0-2")}
-    for name, value in ((name, value) for name, values in wrong.items() for value in values):
+    check_limits({"cpu_quota_us": -1, "memory_bytes": -1, "memswap_bytes": 5}, nothing)
+    memory = [("memory_bytes", 65 << 20), ("memory_bytes", (64 << 20) - 1), ("memswap_bytes", 5)]
+    for name, value in (("cpu_quota_us", -1), *memory, ("cpuset", "0"), ("cpuset", "0-2")):
         with pytest.raises(RunError, match=f"holds {name}=.* instead of {value}"):
             check_limits({name: value}, held)
     with pytest.raises(RunError, match="holds cpuset=None instead of 0"):
-        check_limits({"cpuset": "0"}, Limits(None, None, None, None))
+        check_limits({"cpuset": "0"}, nothing)

@@ -11,30 +11,26 @@ from containernet_env.network.interface import too_many_neighbours
 
 
 def test_a_process_that_is_gone_is_an_error() -> None:
+    gone = 4194304
+    netns.ip_batch(gone, [])  # nothing is run for no lines
     with pytest.raises(RunError, match="process 4194304"):
-        netns.is_own(4194304)
+        netns.is_own(gone)
     with pytest.raises(netns.ProcessGoneError, match="cannot enter the network namespace of process 4194304"):
-        netns.call_in(4194304, lambda: None)
-    with pytest.raises(NoAnswerError, match="GET /progress on port 8080: host benchmark has ended"):
-        NamespaceConnection(4194304, "benchmark").request_json(8080, "GET", "/progress", timeout_s=60)
+        netns.call_in(gone, lambda: None)
+    connection = NamespaceConnection(gone, "etcd1")
+    with pytest.raises(NoAnswerError, match="GET /progress on port 8080: host etcd1 has ended"):
+        connection.request_json(8080, "GET", "/progress", timeout_s=60)
     with pytest.raises(NoAnswerError, match="GET /metrics on port 2379: host etcd1 has ended"):
-        NamespaceConnection(4194304, "etcd1").request_bytes(2379, "/metrics", timeout_s=60)
+        connection.request_bytes(2379, "/metrics", timeout_s=60)
 
 
-def test_nothing_is_run_for_no_lines() -> None:
-    netns.ip_batch(4194304, [])
+def test_hosts_that_come_near_the_kernels_table_of_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    for hosts, limit, too_many in ((23, "1024", False), (24, "1024", True), (40, "16384", False), (24, None, True)):
 
+        def read(pid: int, name: str, limit: str | None = limit) -> str:
+            if limit is None:
+                raise RunError("no such sysctl in this namespace")
+            return limit
 
-@pytest.mark.parametrize(
-    ("hosts", "limit", "too_many"), [(23, "1024", False), (24, "1024", True), (40, "16384", False), (24, None, True)]
-)
-def test_hosts_that_come_near_the_kernels_table_of_neighbours(
-    hosts: int, limit: str | None, too_many: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def read(pid: int, name: str) -> str:
-        if limit is None:
-            raise RunError("no such sysctl in this namespace")
-        return limit
-
-    monkeypatch.setattr(netns, "read_sysctl", read)
-    assert too_many_neighbours(hosts * (hosts - 1)) is too_many
+        monkeypatch.setattr(netns, "read_sysctl", read)
+        assert too_many_neighbours(hosts * (hosts - 1)) is too_many, (hosts, limit)

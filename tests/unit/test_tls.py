@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from containernet_env.base.errors import RunError
 from containernet_env.config.plan import Plan, PlanOptions, config_hash
 from containernet_env.config.planning import build_plan
 from containernet_env.config.topologies import load_config
-from containernet_env.hosts.container import put_secrets
 from containernet_env.hosts.http import NoAnswerError
 from containernet_env.model.config import Config, EtcdSettings
 from containernet_env.runs.load import BenchmarkServer
@@ -49,8 +44,7 @@ def trust() -> Trust:
 
 def test_each_host_gets_a_key_of_its_own_where_its_programs_look(trust: Trust) -> None:
     assert set(trust.files) == {"etcd1", "etcd2", "etcd3", "benchmark"}
-    plan = plan_of(CONFIG)
-    for host in plan.hosts:
+    for host in plan_of(CONFIG).hosts:
         files = trust.files[host.name]
         (mount,) = host.tmpfs
         assert {Path(path).parent for path in files} == {Path(mount)}
@@ -59,9 +53,6 @@ def test_each_host_gets_a_key_of_its_own_where_its_programs_look(trust: Trust) -
     assert named == set(trust.files["benchmark"])
     keys = [content for files in trust.files.values() for content in files.values() if b"PRIVATE KEY" in content]
     assert len(keys) == len(set(keys)) == 4
-
-
-def test_a_trust_does_not_print_its_keys(trust: Trust) -> None:
     assert "PRIVATE" not in repr(trust) and "PRIVATE" not in repr(Authority().issue("x"))
 
 
@@ -76,32 +67,3 @@ def test_every_request_says_with_which_files_the_load_is_let_in(trust: Trust) ->
     kept: Any = Kept()
     BenchmarkServer(kept, trust.request).run("/benchmark/write", {"total": 1}, 1.0)
     assert kept.body == {"total": 1, "caFile": "ca.pem", "certFile": "cert.pem", "keyFile": "key.pem"}
-
-
-@pytest.fixture
-def memory() -> Iterator[Path]:
-    """A folder of its own on another file system than /dev, the root of a host here, as a host's mounts are."""
-    folder = Path("/dev/shm") / f"containernet-env-test-{os.getpid()}"
-    if Path("/dev/shm").stat().st_dev == Path("/dev").stat().st_dev:
-        pytest.skip("/dev/shm is no file system of its own")
-    folder.mkdir()
-    yield folder
-    shutil.rmtree(folder)
-
-
-def test_secrets_are_put_into_memory_for_root_alone(memory: Path) -> None:
-    put_secrets(Path("/dev"), "etcd1", {f"/shm/{memory.name}/key.pem": b"secret"})
-    assert (memory / "key.pem").read_bytes() == b"secret"
-    assert (memory / "key.pem").stat().st_mode & 0o777 == 0o600
-    with pytest.raises(RunError, match=r"etcd1: .*/key.pem could not be written: File exists") as raised:
-        put_secrets(Path("/dev"), "etcd1", {f"/shm/{memory.name}/key.pem": b"other"})
-    assert "other" not in str(raised.value)
-
-
-def test_secrets_are_not_put_on_a_disk(tmp_path: Path) -> None:
-    (tmp_path / "etc").mkdir()
-    with pytest.raises(RunError, match=r"etcd1: /etc/key.pem would not be in memory"):
-        put_secrets(tmp_path, "etcd1", {"/etc/key.pem": b"secret"})
-    assert not (tmp_path / "etc/key.pem").exists()
-    with pytest.raises(RunError, match="No such file or directory"):
-        put_secrets(tmp_path, "etcd1", {"/nowhere/key.pem": b"secret"})

@@ -6,9 +6,9 @@ The kernel's texts were recorded on cgroup v1 (Linux 6.18) and v2 (Linux 6.1).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,10 +30,6 @@ cpu1 963470 16024 269054 1068880 19402 0 25394 1119 0 0
 intr 94293214 0 0 0 1 1 15 0 4793 1809
 ctxt 245965228
 btime 1794800000
-processes 1234567
-procs_running 3
-procs_blocked 0
-softirq 47893 0 1 2
 """
 NET_DEV = b"""Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
@@ -79,21 +75,15 @@ def test_numbers_are_those_of_the_texts() -> None:
     assert counters.counters(b"rchar: 6976\nread_bytes: 12\ncancelled_write_bytes: 3\n")[b"read_bytes:"] == 12
 
 
-@pytest.mark.parametrize(
-    "parse",
-    [
-        lambda text: counters.thread_times(counters.ThreadTimes(0, 0, 0), [text]),
-        counters.process_times,
-        counters.resident_bytes,
-        counters.pressure_ns,
-        counters.machine_times,
-        counters.memory_in_use_bytes,
-    ],
-)
-@pytest.mark.parametrize("text", [b"", b"x", b"nonsense x\n", b"\xff\xfe"])
-def test_other_forms_are_no_numbers(parse: Callable[[bytes], object], text: bytes) -> None:
-    with pytest.raises(ValueError):
-        parse(text)
+def test_other_forms_are_no_numbers() -> None:
+    def threads(text: bytes) -> object:
+        return counters.thread_times(counters.ThreadTimes(0, 0, 0), [text])
+
+    of_process = (threads, counters.process_times, counters.resident_bytes)
+    for parse in (*of_process, counters.pressure_ns, counters.machine_times, counters.memory_in_use_bytes):
+        for text in (b"", b"x", b"nonsense x\n", b"\xff\xfe"):
+            with pytest.raises(ValueError):
+                parse(text)
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:
@@ -122,6 +112,12 @@ def test_a_group_of_v2(tmp_path: Path) -> None:
     assert (group.memory_bytes(), group.disk_use(), group.pids()) == (4096, V2_DISK, (12, 13))
     assert group.pressures() == {"cpu_pressure_ns": 4943136437000, "memory_pressure_ns": 6000, "io_pressure_ns": 5000}
     group.close()
+    # One without a limit is not throttled, and of one without a counter nothing is known.
+    nothing, bare = Group(Cgroups({}, None)), Group(Cgroups({}, write(tmp_path / "b", {"cpu.stat": "usage_usec 5\n"})))
+    assert set(nothing.cpu().values()) == set(bare.pressures().values()) == {None}
+    assert bare.cpu() == nothing.cpu() | {"cpu_ns": 5000}
+    assert (bare.memory_bytes(), bare.disk_use(), bare.pids()) == (None, None, ())
+    bare.close()
 
 
 def test_groups_of_v1_with_a_hierarchy_of_v2_beside_them(tmp_path: Path) -> None:
@@ -144,26 +140,21 @@ def test_groups_of_v1_with_a_hierarchy_of_v2_beside_them(tmp_path: Path) -> None
     group.close()
 
 
-def test_a_group_without_a_limit_is_not_throttled_and_one_without_a_counter_is_not_known(tmp_path: Path) -> None:
-    bare = Group(Cgroups({}, write(tmp_path, {"cpu.stat": "usage_usec 5\n"})))
-    nothing = Group(Cgroups({}, None)).cpu()
-    assert set(nothing.values()) == {None}
-    assert bare.cpu() == nothing | {"cpu_ns": 5000}
-    assert (bare.memory_bytes(), bare.disk_use(), bare.pids()) == (None, None, ())
-    assert set(bare.pressures().values()) == {None}
-    bare.close()
-
-
-def test_a_kept_file_is_read_anew_and_may_go(tmp_path: Path) -> None:
-    path = tmp_path / "f"
-    kept = KeptFiles()
+def test_a_machine_is_read_and_a_kept_file_anew_which_may_go(tmp_path: Path) -> None:
+    path, kept = tmp_path / "f", KeptFiles()
     for text, number in (("1\n", 1), ("22\n", 22), ("no number", None), ("3", 3)):
         path.write_text(text)  # the same file
         assert kept.read(str(path), int) == number
     kept.close()
     path.unlink()
-    assert kept.read(str(path), int) is None
-    assert kept.read(None, int) is None
+    assert kept.read(str(path), int) is None and kept.read(None, int) is None
+    machine, nothing = MachineUse(), MachineUse(tmp_path, tmp_path / "block")
+    seen = machine.read()
+    assert seen.cpu_ns and seen.user_ns and seen.system_ns and seen.context_switches and seen.rss_bytes
+    assert seen.cpu_ns == seen.user_ns + seen.system_ns and seen.steal_ns is not None
+    assert nothing.read() == Consumption()
+    machine.close()
+    nothing.close()
 
 
 # --- the sampler ------------------------------------------------------------------------------------------------------
@@ -186,27 +177,9 @@ class Counting:
 
 
 @pytest.mark.simulated(seeds=20)
-def test_samples_are_kept_at_each_interval_and_edge() -> None:
-    counting, kept = Counting(), list[Sample]()
-    sampler = Sampler(counting, kept.append)
-    sampler.start()
-    World.current.wait(lambda: len(kept) >= 3)
-    sampler.begin()
-    World.current.wait(lambda: kept[-1].edge == "begin" or any(sample.edge for sample in kept))
-    usage = sampler.end()
-    sampler.close()
-    assert counting.closed
-    edges = [sample for sample in kept if sample.edge is not None]
-    assert [sample.edge for sample in edges] == ["begin", "end"]
-    assert isinstance(usage, Usage) and usage.window_ns == edges[1].at_ns - edges[0].at_ns
-    first, last = (sample.consumers.machine for sample in edges)
-    assert first and last and usage.used.machine
-    assert usage.used.machine.cpu_ns == (last.cpu_ns or 0) - (first.cpu_ns or 0)
-    assert sorted(kept, key=lambda sample: sample.at_ns) == kept
-
-
-@pytest.mark.simulated(seeds=20)
-def test_edges_are_sampled_at_once_also_while_nothing_is_kept() -> None:
+def test_edges_are_sampled_at_once_also_without_a_thread_and_while_nothing_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A disk that takes nothing holds up the sampler's thread, and no scenario."""
     counting, stuck, entered = Counting(), clock.Event(), clock.Event()
 
@@ -224,6 +197,38 @@ def test_edges_are_sampled_at_once_also_while_nothing_is_kept() -> None:
     stuck.set()
     sampler.close()
     assert usage is not None and usage.used.machine == Consumption(cpu_ns=S)
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        sampler = Sampler(counting, lambda sample: None)
+        sampler.start()
+    sampler.begin()
+    assert sampler.end() is not None
+    sampler.close()
+    assert counting.closed
+
+
+@pytest.mark.simulated(seeds=20)
+def test_samples_are_kept_at_each_interval_and_edge() -> None:
+    counting, kept = Counting(), list[Sample]()
+    sampler = Sampler(counting, kept.append)
+    sampler.start()
+    World.current.wait(lambda: len(kept) >= 3)
+    sampler.begin()
+    World.current.wait(lambda: kept[-1].edge == "begin" or any(sample.edge for sample in kept))
+    usage = sampler.end()
+    sampler.close()
+    assert counting.closed
+    edges = [sample for sample in kept if sample.edge is not None]
+    assert [sample.edge for sample in edges] == ["begin", "end"]
+    assert isinstance(usage, Usage) and usage.window_ns == edges[1].at_ns - edges[0].at_ns
+    first, last = (sample.consumers.machine for sample in edges)
+    assert first and last and usage.used.machine
+    assert usage.used.machine.cpu_ns == (last.cpu_ns or 0) - (first.cpu_ns or 0)
+    assert sorted(kept, key=lambda sample: sample.at_ns) == kept
 
 
 @pytest.mark.simulated(seeds=20)
@@ -249,53 +254,18 @@ def test_whatever_fails_a_scenario_goes_on() -> None:
     sampler.close()
 
 
-@pytest.mark.simulated(seeds=20)
-def test_without_a_thread_the_edges_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    counting, kept = Counting(), list[Sample]()
-    sampler = Sampler(counting, kept.append)
-
-    def refuse(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    sampler.start()
-    sampler.begin()
-    assert sampler.end() is not None
-    sampler.close()
-    assert counting.closed
-
-
-def test_a_machine_is_read(tmp_path: Path) -> None:
-    machine = MachineUse()
-    seen = machine.read()
-    assert seen.cpu_ns and seen.user_ns and seen.system_ns and seen.context_switches and seen.rss_bytes
-    assert seen.cpu_ns == seen.user_ns + seen.system_ns
-    assert seen.steal_ns is not None
-    machine.close()
-    nothing = MachineUse(tmp_path, tmp_path / "block")
-    assert nothing.read() == Consumption()
-    nothing.close()
-
-
 def test_a_member_that_was_started_again_goes_on_from_what_it_had_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its counters began at 0 again, so that its usage was unknown."""
     seen: dict[int, list[Consumption | None]] = {
-        1: [Consumption(cpu_ns=5, rss_bytes=70), Consumption(cpu_ns=9, rss_bytes=80, reads=3), None],
+        1: [Consumption(cpu_ns=5, rss_bytes=70), Consumption(cpu_ns=9, rss_bytes=80, reads=3), None, None],
         2: [Consumption(cpu_ns=2, rss_bytes=10, reads=4), Consumption(cpu_ns=4, rss_bytes=20)],
     }
     closed: list[int] = []
 
-    class Scripted:
-        def __init__(self, pid: int) -> None:
-            self.pid = pid
+    def scripted(pid: int) -> SimpleNamespace:
+        return SimpleNamespace(read=lambda: seen[pid].pop(0), close=lambda: closed.append(pid))
 
-        def read(self) -> Consumption | None:
-            return seen[self.pid].pop(0) if seen[self.pid] else None
-
-        def close(self) -> None:
-            closed.append(self.pid)
-
-    monkeypatch.setattr(counters, "ContainerUse", Scripted)
+    monkeypatch.setattr(counters, "ContainerUse", scripted)
     pid = [1]
     member = MemberUse(1, lambda: pid[0])
     assert member.read() == Consumption(cpu_ns=5, rss_bytes=70)
@@ -315,31 +285,27 @@ AFTER = Consumption(**{name: 1500 + index for index, name in enumerate(NAMES)})
 
 
 def test_counters_are_differences_and_levels_the_largest() -> None:
-    largest = Consumption(memory_bytes=7777, rss_bytes=8888)
-    used = difference(BEFORE, AFTER, largest)
+    levels = {"memory_bytes": 7777, "rss_bytes": 8888}
+    used = difference(BEFORE, AFTER, Consumption(**levels))
     for index, name in enumerate(NAMES):
-        wanted = {"memory_bytes": 7777, "rss_bytes": 8888}.get(name, 500 + index)
-        assert getattr(used, name) == wanted, name
+        assert getattr(used, name) == levels.get(name, 500 + index), name
+        if name in levels:
+            continue
+        # What one sample lacks is not known.
+        lacking = replace(BEFORE, **{name: None}), replace(AFTER, **{name: None})
+        for before, after in ((lacking[0], AFTER), (BEFORE, lacking[1])):
+            one = difference(before, after, Consumption())
+            assert getattr(one, name) is None and name not in one.values(), name
+        assert getattr(difference(AFTER, BEFORE, Consumption()), name) is None, f"{name} went back"
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(("memory_b", "rss"))])
-def test_what_one_sample_lacks_is_not_known(name: str) -> None:
-    for before, after in ((replace(BEFORE, **{name: None}), AFTER), (BEFORE, replace(AFTER, **{name: None}))):
-        used = difference(before, after, Consumption())
-        assert getattr(used, name) is None
-        assert name not in used.values()
-    assert getattr(difference(AFTER, BEFORE, Consumption()), name) is None, "it went back"
-
-
-@pytest.mark.parametrize(("threads", "known"), [(100, True), (80, True), (79, False), (0, False)])
-def test_what_threads_waited_for_counts_where_the_threads_that_ran_were_seen(threads: int, known: bool) -> None:
+def test_what_threads_waited_for_counts_where_the_threads_that_ran_were_seen() -> None:
     """A program that ran for half a second was not there at any look: its run delay is not 0."""
     zero = Consumption(cpu_ns=0, threads_cpu_ns=0, run_delay_ns=0, context_switches=0)
-    used = difference(
-        zero, Consumption(cpu_ns=100, threads_cpu_ns=threads, run_delay_ns=5, context_switches=6), Consumption()
-    )
-    assert (used.run_delay_ns, used.context_switches) == ((5, 6) if known else (None, None))
-    assert used.threads_cpu_ns == threads
+    for threads, known in ((100, (5, 6)), (80, (5, 6)), (79, (None, None)), (0, (None, None))):
+        after = Consumption(cpu_ns=100, threads_cpu_ns=threads, run_delay_ns=5, context_switches=6)
+        used = difference(zero, after, Consumption())
+        assert (used.threads_cpu_ns, used.run_delay_ns, used.context_switches) == (threads, *known)
 
 
 def sample(at_s: float, **consumers: object) -> Sample:
@@ -350,14 +316,9 @@ def test_a_window_is_the_difference_of_its_edges() -> None:
     window = Window(sample(10, machine=Consumption(cpu_ns=50, rss_bytes=5), client=Consumption(cpu_ns=7)))
     window.add(sample(11, machine=Consumption(cpu_ns=70, rss_bytes=9), client=Consumption(cpu_ns=8)))
     window.add(sample(11.5, machine=Consumption(cpu_ns=90, rss_bytes=6), client=Consumption(cpu_ns=10)))
-    usage = window.usage()
-    assert usage.window_ns == 1.5 * S
-    assert usage.used.machine == Consumption(cpu_ns=40, rss_bytes=9)
-    assert usage.used.client == Consumption(cpu_ns=3)
-    assert usage.used.links is None and usage.used.members == {}
-
-
-def test_a_member_that_dies_counts_as_far_as_it_was_seen_and_one_that_comes_later_not_at_all() -> None:
+    used = Consumers(machine=Consumption(cpu_ns=40, rss_bytes=9), client=Consumption(cpu_ns=3))
+    assert window.usage() == Usage(round(1.5 * S), used)
+    # A member that dies counts as far as it was seen, and one that comes later not at all.
     window = Window(sample(0, members={"a": Consumption(cpu_ns=S, sent_bytes=5), "b": Consumption(cpu_ns=0)}))
     window.add(sample(1, members={"a": Consumption(cpu_ns=2 * S, sent_bytes=9), "b": Consumption(cpu_ns=S)}))
     window.add(sample(1.5, members={"a": Consumption(cpu_ns=3 * S), "b": Consumption(cpu_ns=2 * S)}))
