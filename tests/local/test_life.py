@@ -7,7 +7,6 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +72,8 @@ TAKES_ITS_TIME = "trap 'sleep 0.3; touch {done}; exit' INT; echo $$ >{fifo}; whi
 
 @pytest.mark.parametrize(
     ("script", "leader_only", "grace_s"),
-    [
-        pytest.param(SLEEPS, True, 0.3, id="sleeps-leader"),
-        pytest.param(SLEEPS, False, 0.3, id="sleeps-group"),
-        pytest.param(IGNORES, True, 0.3, id="ignores-leader"),
-        pytest.param(IGNORES, False, 0.3, id="ignores-group"),
-        pytest.param(TAKES_ITS_TIME, True, 20, id="takes-its-time"),
-    ],
+    [*((script, leader, 0.3) for script in (SLEEPS, IGNORES) for leader in (True, False)), (TAKES_ITS_TIME, True, 20)],
+    ids=["sleeps-leader", "sleeps-group", "ignores-leader", "ignores-group", "takes-its-time"],
 )
 def test_a_program_of_the_set_up_ends_with_a_killed_set_up(
     script: str, leader_only: bool, grace_s: float, fifo: Path, tmp_path: Path
@@ -136,45 +130,26 @@ def test_a_driver_that_ends_while_a_program_is_started_leaves_it_ended() -> None
 # --- the prober and the link emulator, which hang, crash or take their time -------------------------------------------
 
 
-def test_the_prober_gets_its_request_and_is_waited_for_over_several_looks(
+def test_the_prober_is_waited_for_over_several_looks_and_ends_with_its_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prober_module, "_LOOK_S", 0.01)
-    script = """sleep 0.1\ngrep -q '"ip": "10.0.0.2"' && echo '{"streams": [5]}'"""
-    assert prober_module.probe({"ip": "10.0.0.2"}, HANG_S, binary=program(tmp_path / "prober", script)) == {
-        "streams": [5]
-    }
-
-
-def news() -> Iterator[str | None]:
-    yield from (None, None, DIED)
-
-
-@pytest.mark.parametrize(
-    ("script", "more", "message"),
-    [
-        pytest.param("exec sleep 600", {"broken": news().__next__}, DIED, id="on a dead network"),
-        pytest.param(
-            "cat >&2 <<.\npanic: no room\n\ngoroutine 1 [running]:\nmain.main()\n.\nexit 2",
-            {},
-            r"^the network's measurement failed: exit status 2: panic: no room$",
-            id="a crash",
-        ),
-    ],
-)
-def test_a_prober_without_an_answer_is_reported(script: str, more: Any, message: str, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=message):
-        prober_module.probe({}, HANG_S, binary=program(tmp_path / "prober", script), **more)
-
-
-def test_a_prober_ends_where_its_run_is_interrupted(tmp_path: Path) -> None:
     """Ctrl-C during the network's proof: the tear-down waited for the prober to end by itself."""
+    monkeypatch.setattr(prober_module, "_LOOK_S", 0.01)
+
+    def probe(script: str, broken: Any = lambda: None) -> Any:
+        return prober_module.probe({"ip": "10.0.0.2"}, HANG_S, broken, program(tmp_path / "prober", script))
+
+    assert probe("""sleep 0.1\ngrep -q '"ip": "10.0.0.2"' && echo '{"streams": [5]}'""") == {"streams": [5]}
+    with pytest.raises(RunError, match=DIED):
+        probe("exec sleep 600", iter([None, None, DIED]).__next__)
+    with pytest.raises(RunError, match=r"^the network's measurement failed: exit status 2: panic: no room$"):
+        probe("cat >&2 <<.\npanic: no room\n\ngoroutine 1 [running]:\nmain.main()\n.\nexit 2")
 
     def interrupt() -> None:
         raise Interrupted(signal.SIGINT)
 
     with pytest.raises(Interrupted):
-        prober_module.probe({}, HANG_S, interrupt, program(tmp_path / "prober", "exec sleep 6000"))
+        probe("exec sleep 6000", interrupt)
 
 
 def test_a_stopped_link_emulator_is_killed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,17 +172,12 @@ def test_a_stopped_link_emulator_is_killed_in_the_end(monkeypatch: pytest.Monkey
     ],
 )
 def test_a_start_that_fails_says_how_the_emulator_ended(tmp_path: Path, said: str, end: str, message: str) -> None:
-    binary = program(tmp_path / "link-emulator", f"cat >&2 <<.\n{said}\n.\n{end}")
-    emulator = LinkEmulator(binary, lambda kind, text: None)
-    with pytest.raises(RunError, match=f"^the link emulator ended: {message}$"):
-        emulator.start()
-    emulator.stop()
-
-
-def test_an_emulator_that_was_not_built_says_how_to_build_it() -> None:
-    emulator = LinkEmulator("/nonexistent/link-emulator", lambda kind, text: None)
+    emulator = LinkEmulator(tmp_path / "link-emulator", lambda kind, text: None)
     with pytest.raises(MissingRequirementError, match=r"build\.sh"):
         emulator.start()
     with pytest.raises(RunError, match="not been started"):
         emulator.request("hello")
+    program(tmp_path / "link-emulator", f"cat >&2 <<.\n{said}\n.\n{end}")
+    with pytest.raises(RunError, match=f"^the link emulator ended: {message}$"):
+        emulator.start()
     emulator.stop()

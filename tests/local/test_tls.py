@@ -189,12 +189,10 @@ def test_profiles_are_of_the_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(profiling, "_PATH", "/debug/missing?")
         (cpu,) = taken(connection, "cpu")
         assert cpu.problem is not None and "404" in cpu.problem
-
-
-def test_a_member_that_dies_meanwhile_has_no_profile() -> None:
+    # A member that dies meanwhile has none.
     ours, theirs = socket.socketpair()
-    connection: Any = SimpleNamespace(open=lambda port, *, timeout_s: ours)
-    made = Profiling(connection, 1, ["cpu"])
+    dying: Any = SimpleNamespace(open=lambda port, *, timeout_s: ours)
+    made = Profiling(dying, 1, ["cpu"])
     made.begin()
     theirs.close()
     made.end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -89,34 +90,42 @@ def test_what_its_links_can_do_is_taken() -> None:
         assert original_rules.containernet_refusal(DirectionSpec(loss=IndependentLoss(ratio))) is None
     with pytest.raises(UsageError, match="--links emulator"):
         plan_of(links="emulator")
+    vde: Any = "vde"
+    with pytest.raises(UsageError, match="allowed: auto, ovs"):
+        build_plan(config_of(), None, PlanOptions(2, links="netem", switches=vde))
 
 
-@pytest.mark.parametrize(
-    ("direction", "asked"),
-    [
+def test_its_keywords_say_all_that_is_asked() -> None:
+    slow, jitter = DirectionSpec(rate_bps=MBIT), Jitter("uniform", 250_500, reorder=True)
+    said: list[tuple[DirectionSpec, dict[str, Any]]] = [
         (DirectionSpec(), {}),
         (DirectionSpec(rate_bps=100 * MBIT), {"bw": 100.0, "max_queue_size": 2000}),
         # netem counts frames under way as queued: 3 ms at 1000 Mbit/s hold up to 6250 of the smallest.
         (DirectionSpec(3 * MS, 1000 * MBIT), {"bw": 1000.0, "delay": "3000.000us", "max_queue_size": 2000 + 6250}),
-        (DirectionSpec(rate_bps=MBIT, default_queue_frames=1000), {"bw": 1.0}),
-        (DirectionSpec(rate_bps=MBIT, default_queue_frames=4000), {"bw": 1.0, "max_queue_size": 4000}),
-        (DirectionSpec(rate_bps=MBIT, queue_frames=7), {"bw": 1.0, "max_queue_size": 7}),
-        (
-            DirectionSpec(MS, jitter=Jitter("uniform", 250_500, reorder=True), loss=IndependentLoss(0.01)),
-            {"delay": "1000.000us", "jitter": "250.500us", "loss": 1.0},
-        ),
-    ],
-)
-def test_its_keywords_say_all_that_is_asked(direction: DirectionSpec, asked: dict[str, Any]) -> None:
-    found = keywords(direction)
-    assert {key: found[key] for key in asked} == asked and set(found) - set(asked) <= {"max_queue_size"}
-    assert ("max_queue_size" in found) == ("max_queue_size" in asked or direction.jitter is not None)
+        (replace(slow, default_queue_frames=1000), {"bw": 1.0}),
+        (replace(slow, default_queue_frames=4000), {"bw": 1.0, "max_queue_size": 4000}),
+        (replace(slow, queue_frames=7), {"bw": 1.0, "max_queue_size": 7}),
+        (DirectionSpec(MS, jitter=jitter, loss=IndependentLoss(0.01)),
+            {"delay": "1000.000us", "jitter": "250.500us", "loss": 1.0}),
+    ]  # fmt: skip
+    for direction, asked in said:
+        found = keywords(direction)
+        assert {key: found[key] for key in asked} == asked and set(found) - set(asked) <= {"max_queue_size"}, direction
+        assert ("max_queue_size" in found) == ("max_queue_size" in asked or direction.jitter is not None), direction
 
 
 # --- what the machine must have ---------------------------------------------------------------------------------------
 
 
 def test_without_the_original_the_guide_is_named_and_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> ModuleType:
+        raise ImportError("No module named 'distutils'")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engines, "kernel_has_netem", lambda: True)
+        patch.setattr(importlib, "import_module", fail)
+        with pytest.raises(MissingRequirementError, match="distutils"):
+            engines.require(plan_of())
     monkeypatch.delattr(mininet.net, "Containernet", raising=False)
     monkeypatch.setattr(engines.programs, "which", lambda program: None)
     # A kernel without netem is told before anything that could be installed.
@@ -129,36 +138,19 @@ def test_without_the_original_the_guide_is_named_and_is_there(monkeypatch: pytes
     assert section in anchors((PROJECT / page).read_text("utf-8"))
 
 
-def test_a_containernet_that_cannot_be_imported_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(name: str) -> ModuleType:
-        raise ImportError("No module named 'distutils'")
-
-    monkeypatch.setattr(engines, "kernel_has_netem", lambda: True)
-    monkeypatch.setattr(importlib, "import_module", fail)
-    with pytest.raises(MissingRequirementError, match="distutils"):
-        engines.require(plan_of())
-
-
-@pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the original and all its programs were here."""
+def test_its_programs_are_looked_for_and_netem_for_delays_and_queues(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(mininet.net, "Containernet", object, raising=False)
     monkeypatch.setattr(engines.programs, "which", lambda program: f"/bin/{program}")
     monkeypatch.setattr(engines, "choose_switches", lambda asked, links: "bridge" if asked == "auto" else asked)
     monkeypatch.setattr(engines, "kernel_has_netem", lambda: True)
-
-
-@pytest.mark.usefixtures("installed")
-def test_programs_that_it_runs_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     engines.require(plan_of())
-    monkeypatch.setattr(engines.programs, "which", lambda program: None if program == "brctl" else program)
-    with pytest.raises(MissingRequirementError, match=r"brctl(.|\n)*bridge-utils"):
-        engines.require(plan_of())
-    engines.require(plan_of(switches="ovs"))
-
-
-@pytest.mark.usefixtures("installed")
-def test_netem_is_needed_for_delays_and_for_queues(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(engines.programs, "which", lambda program: None if program == "brctl" else program)
+        with pytest.raises(MissingRequirementError, match=r"brctl(.|\n)*bridge-utils"):
+            engines.require(plan_of())
+        engines.require(plan_of(switches="ovs"))
     monkeypatch.setattr(engines, "kernel_has_netem", lambda: False)
     node = {"ip": "10.0.0.1", "mem": "64m", "cpus": 1, "link_delay": "0ms"}
     undelayed = tmp_path / "fast.json"
@@ -175,35 +167,26 @@ def test_netem_is_needed_for_delays_and_for_queues(monkeypatch: pytest.MonkeyPat
 # --- links and switches of the project's own network ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("problem", "asked", "links", "chosen"),
-    [
-        ("ovs-vsctl is not installed", "auto", "netem", "bridge"),
-        ("ovs-vsctl is not installed", "bridge", "netem", "bridge"),
-        (None, "auto", "netem", "ovs"),
-        (None, "ovs", "netem", "ovs"),
-        (None, "bridge", "netem", "bridge"),
-        (None, "auto", "emulator", "emulator"),
-    ],
-)
-def test_which_switches_join_links(
-    problem: str | None, asked: Any, links: Any, chosen: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(network_select, "ovs_problem", lambda: problem)
-    assert network_select.choose_switches(asked, links) == chosen
-
-
-def test_what_cannot_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network_select, "ovs_problem", lambda: "ovs-vsctl is not installed")
+def test_which_switches_join_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = "ovs-vsctl is not installed"
+    chosen: dict[tuple[str | None, Any, Any], str] = {
+        (missing, "auto", "netem"): "bridge",
+        (missing, "bridge", "netem"): "bridge",
+        (None, "auto", "netem"): "ovs",
+        (None, "ovs", "netem"): "ovs",
+        (None, "bridge", "netem"): "bridge",
+        (None, "auto", "emulator"): "emulator",
+    }
+    for (problem, asked, links), switches_of in chosen.items():
+        monkeypatch.setattr(network_select, "ovs_problem", lambda problem=problem: problem)
+        assert network_select.choose_switches(asked, links) == switches_of, (problem, asked, links)
+    monkeypatch.setattr(network_select, "ovs_problem", lambda: missing)
     with pytest.raises(MissingRequirementError, match=r"ovs-vsctl is not installed\n(.|\n)*--switches bridge"):
         network_select.choose_switches("ovs", "netem")
     # On every machine alike: netem is asked for by name.
     assert network_select.choose("auto") == network_select.choose("emulator") == "emulator"
     with pytest.raises(UsageError, match="of its own"):
         network_select.choose_switches("bridge", "emulator")
-    vde: Any = "vde"
-    with pytest.raises(UsageError, match="allowed: auto, ovs"):
-        build_plan(config_of(), None, PlanOptions(2, links="netem", switches=vde))
 
 
 # --- bridges of Open vSwitch and interfaces, and which of them are ours -----------------------------------------------
@@ -219,40 +202,27 @@ TABLE = (
 )
 
 
-def test_bridges_of_the_dead_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bridges_of_the_dead_are_removed_with_the_interfaces_of_their_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(switches.bridges_of("")) == []
     alive = switches.OurBridge("0a0a0ab0", owner.current())
     removed: list[str] = []
     monkeypatch.setattr(engine, "list_ours", lambda run=None: [])
     monkeypatch.setattr(engine, "remove_containers", lambda ids: None)
     monkeypatch.setattr(switches, "list_ours", lambda: [*switches.bridges_of(TABLE), alive])
-    monkeypatch.setattr(switches, "remove_bridge", removed.append)
-    assert clean.remove_leftovers() == clean.Leftovers(("bridge 0b0b0bb0",), ("bridge 0a0a0ab0",))
-    assert removed == ["0b0b0bb0"]
-
-
-def test_only_interfaces_of_our_run_go_with_a_bridge(monkeypatch: pytest.MonkeyPatch) -> None:
-    removed: list[str] = []
-    monkeypatch.setattr(switches, "list_ours", lambda: [switches.OurBridge("0b0b0bb0", DEAD)])
     monkeypatch.setattr(switches, "vsctl", lambda *words: "0b0b0be1\neth1\n" if words[0] == "list-ports" else "")
     monkeypatch.setattr(switches, "delete_interface", lambda pid, name: removed.append(name))
-    switches.remove_bridge("0b0b0bb0")
+    assert clean.remove_leftovers() == clean.Leftovers(("bridge 0b0b0bb0",), ("bridge 0a0a0ab0",))
     assert removed == ["0b0b0be1"]
 
 
-@pytest.mark.parametrize(("name", "looked_for"), [("cnenv-a1b2c3.etcd1", ["a1b2c3"]), ("cnenv-a1b2c3-etcd1", [])])
-def test_interfaces_are_looked_for_only_where_a_run_makes_some(
-    name: str, looked_for: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    left = engine.OurContainer("c0ffee", name, "a1b2c3", "etcd1", DEAD, "running", "i")
-    monkeypatch.setattr(engine, "list_ours", lambda run=None: [left])
+def test_interfaces_are_looked_for_only_where_a_run_makes_some(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "remove_containers", lambda ids: None)
     monkeypatch.setattr(switches, "list_ours", list)
-    monkeypatch.setattr(clean, "remove_interfaces", lambda run: asked.append(run) or ["a1b2c3e0"])
-    removed = clean.remove_leftovers().removed
-    assert asked == looked_for
-    assert removed == (*(["interface a1b2c3e0"] if looked_for else []), f"container {name}")
+    monkeypatch.setattr(clean, "remove_interfaces", lambda run: [f"{run}e0"])
+    for name, interfaces in (("cnenv-a1b2c3.etcd1", ["interface a1b2c3e0"]), ("cnenv-a1b2c3-etcd1", [])):
+        left = engine.OurContainer("c0ffee", name, "a1b2c3", "etcd1", DEAD, "running", "i")
+        monkeypatch.setattr(engine, "list_ours", lambda run=None, left=left: [left])
+        assert clean.remove_leftovers().removed == (*interfaces, f"container {name}")
 
 
 def test_a_database_that_does_not_run_has_no_bridges(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,19 +235,17 @@ def test_a_database_that_does_not_run_has_no_bridges(monkeypatch: pytest.MonkeyP
     assert "does not run" in (switches.ovs_problem.__wrapped__() or "")
 
 
-@pytest.mark.parametrize(
-    ("said", "gone"),
-    [
+def test_an_interface_that_goes_by_itself_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for said, gone in (
         ('Cannot find device "e0"', True),
         # Its host ended between the look for its name and its removal: the tear-down of a run failed once.
         ("RTNETLINK answers: No such device; Command failed -:1", True),
         ("RTNETLINK answers: Operation not permitted", False),
-    ],
-)
-def test_an_interface_that_goes_by_itself_has_gone(monkeypatch: pytest.MonkeyPatch, said: str, gone: bool) -> None:
-    def refuse(pid: int, lines: object) -> None:
-        raise RunError(f"'ip -batch -' failed with status 1: {said}")
+    ):
 
-    monkeypatch.setattr(netns, "ip_batch", refuse)
-    with nullcontext() if gone else pytest.raises(RunError, match="not permitted"):
-        assert delete_interface(1, "e0") is False
+        def refuse(pid: int, lines: object, said: str = said) -> None:
+            raise RunError(f"'ip -batch -' failed with status 1: {said}")
+
+        monkeypatch.setattr(netns, "ip_batch", refuse)
+        with nullcontext() if gone else pytest.raises(RunError, match="not permitted"):
+            assert delete_interface(1, "e0") is False

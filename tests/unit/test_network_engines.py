@@ -163,15 +163,9 @@ named: list[tuple[str, dict[str, str]]] = []
 def original(monkeypatch: pytest.MonkeyPatch, kernel: FakeKernel) -> Iterator[Callable[[], Any]]:
     """Makes a network on the fakes."""
     FakeDocker.api, FakeDocker.begun = FakeApi(), lambda: None
-    patches = {
-        (mininet.net, "Containernet"): FakeContainernet,
-        (mininet.net, "CONTAINERNET_VERSION"): "3.0",
-        (mininet.node, "Docker"): FakeDocker,
-        (mininet.node, "OVSBridge"): FakeSwitch,
-        (mininet.nodelib, "LinuxBridge"): FakeSwitch,
-    }
-    for (module, name), value in patches.items():
-        monkeypatch.setattr(module, name, value, raising=False)
+    patches = {"net.Containernet": FakeContainernet, "net.CONTAINERNET_VERSION": "3.0", "node.Docker": FakeDocker}
+    for place, value in (patches | {"node.OVSBridge": FakeSwitch, "nodelib.LinuxBridge": FakeSwitch}).items():
+        monkeypatch.setattr(f"mininet.{place}", value, raising=False)
     name = "containernet_env.containernet.original"
     monkeypatch.delitem(sys.modules, name, raising=False)
     module = importlib.import_module(name)
@@ -228,7 +222,16 @@ def test_the_engine_is_asked_for_no_more_than_a_host_needs(net: Any) -> None:
     assert net.backend_version.startswith("3.0 (Mininet ")
 
 
-def test_a_limit_that_the_kernel_does_not_hold_stops_the_run(net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_its_classes_raise_is_an_error_that_names_the_host(net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for raised in (SystemExit(1), Exception("Error creating interface pair"), ValueError("odd")):
+
+        def begin(raised: BaseException = raised) -> None:
+            raise raised
+
+        FakeDocker.begun = begin
+        with pytest.raises(RunError, match=r"host etcd1 \(image image:tag\): "):
+            add_host(net)
+    FakeDocker.begun = lambda: None
     monkeypatch.setattr(container, "read_limits", lambda groups: Limits(None, 100_000, 512 << 20, None))
     with pytest.raises(RunError, match=r"host etcd1 \(image image:tag\): .*cpu_quota_us=None instead of 100000"):
         add_host(net)
@@ -263,57 +266,51 @@ def test_hosts_are_kept_apart_and_joined_again(net: Any, monkeypatch: pytest.Mon
     net.add_switch("s1")
     for link in PLAN.links[:2]:
         net.add_link(link.a, link.b, link.spec)
-    parted: list[list[str]] = []
-
-    def part(groups: Any) -> int:
-        parted.extend([end.name for end in group] for group in groups)
-        return 5
-
-    monkeypatch.setattr(net.fabric, "partition", part)
+    monkeypatch.setattr(net.fabric, "partition", lambda groups: [[end.name for end in group] for group in groups])
     monkeypatch.setattr(net.fabric, "heal", lambda: 6)
     monkeypatch.setattr(live_links, "routed", lambda groups, hosts: [])
-    assert net.partition([["etcd1"], ["etcd2"]]) == 5
-    assert parted == [["abc123e0"], ["abc123e2"]]
+    assert net.partition([["etcd1"], ["etcd2"]]) == [["abc123e0"], ["abc123e2"]]
     assert net.heal() == 6
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "value", "words"),
+    ("spoilt", "words"),
     [
-        ("failing", "netem", r"link etcd1-s1: .*netem.*it said so"),
-        ("deaf", True, "link etcd1-s1, a to b: configured"),
-        ("homeless", True, r"should have 10\.0\.0\.251/24"),
+        ({"failing": "netem"}, r"link etcd1-s1: .*netem.*it said so"),
+        ({"deaf": True}, "link etcd1-s1, a to b: configured"),
+        ({"homeless": True}, r"should have 10\.0\.0\.251/24"),
     ],
     ids=["an error of tc", "a link that is not held", "an address that is not held"],
 )
 def test_what_the_kernel_refuses_or_does_not_hold_stops_the_run(
-    net: Any, kernel: FakeKernel, spoilt: str, value: Any, words: str
+    net: Any, kernel: FakeKernel, spoilt: dict[str, Any], words: str
 ) -> None:
-    setattr(kernel, spoilt, value)
+    vars(kernel).update(spoilt)
     with pytest.raises(RunError, match=words):
         bring_up(net)
 
 
-@pytest.mark.parametrize("raised", [SystemExit(1), Exception("Error creating interface pair"), ValueError("odd")])
-def test_whatever_its_classes_raise_is_an_error_that_names_the_host(net: Any, raised: BaseException) -> None:
-    def begin() -> None:
-        raise raised
-
-    FakeDocker.begun = begin
-    with pytest.raises(RunError, match=r"host etcd1 \(image image:tag\): "):
-        add_host(net)
-
-
-def test_stop_removes_what_carries_the_runs_label_also_what_was_never_noted(
+def test_stop_removes_what_carries_the_runs_label_and_names_what_it_cannot(
     net: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also what was never noted."""
+    bring_up(net)
     removed: list[str] = []
+
+    def refuse(ids: Any) -> None:
+        raise RunError("the engine is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "remove_containers", refuse)
+        patched.setattr(net.switches[0], "remove", lambda: removed.append("s1"))
+        with pytest.raises(RunError, match="containers: the engine is gone"):
+            net.stop()
     there = OurContainer("half made", "cnenv-abc123.etcd2", "abc123", "etcd2", "", "created", "image")
     monkeypatch.setattr(engine, "list_ours", lambda run=None: [there] if run == "abc123" else [])
     monkeypatch.setattr(engine, "remove_containers", removed.extend)
     net.stop()
     net.stop()
-    assert removed == ["half made", "half made"]
+    assert removed == ["s1", "half made", "half made"]
 
 
 @pytest.mark.usefixtures("net")
@@ -359,18 +356,3 @@ def test_stop_waits_for_what_is_being_made(original: Callable[[], Any], monkeypa
     stopper.join()
     maker.join()
     assert order == ["made", "removed"]
-
-
-def test_what_cannot_be_removed_is_named_and_the_rest_is_removed(net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    bring_up(net)
-    released = []
-
-    def refuse(ids: Any) -> None:
-        raise RunError("the engine is gone")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(engine, "remove_containers", refuse)
-        patched.setattr(net.switches[0], "remove", lambda: released.append("s1"))
-        with pytest.raises(RunError, match="containers: the engine is gone"):
-            net.stop()
-    assert released == ["s1"]
