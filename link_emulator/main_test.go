@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"containernet-env/link_emulator/assert"
 )
 
 func TestCommandLine(t *testing.T) {
@@ -38,10 +40,8 @@ func TestCommandLine(t *testing.T) {
 	} {
 		var stdout, stderr bytes.Buffer
 		status := run(strings.Fields(c.arguments), strings.NewReader(c.stdin), &stdout, &stderr)
-		if status != c.status || !strings.HasPrefix(stdout.String(), c.stdout) ||
-			!strings.Contains(stderr.String(), c.stderr) {
-			t.Errorf("%q: exit %d, stdout %q, stderr %q; want exit %d, %q, %q",
-				c.arguments, status, stdout.String(), stderr.String(), c.status, c.stdout, c.stderr)
-		}
+		assert.That(t, status == c.status && strings.HasPrefix(stdout.String(), c.stdout) &&
+			strings.Contains(stderr.String(), c.stderr), "%q: exit %d, stdout %q, stderr %q; want exit %d, %q, %q",
+			c.arguments, status, stdout.String(), stderr.String(), c.status, c.stdout, c.stderr)
 	}
 }

@@ -1,14 +1,17 @@
 package device
 
-import "testing"
+import (
+	"testing"
+
+	"containernet-env/link_emulator/assert"
+)
 
 func TestParseDrops(t *testing.T) {
 	// A line of /proc/net/dev after the colon: receive, then transmit; "drop" is the fourth column of each.
 	drops, err := parseDrops("  1000      10    0    3    0     0          0         0     2000      20    0    7    " +
 		"0     0       0          0")
-	if want := (Drops{Queue: 7, Receive: 3}); err != nil || drops != want {
-		t.Errorf("got %+v and %v, want %+v", drops, err, want)
-	}
+	want := (Drops{Queue: 7, Receive: 3})
+	assert.That(t, err == nil && drops == want, "got %+v and %v, want %+v", drops, err, want)
 	for _, bad := range []string{"", "1 2 3", "a b c d e f g h i j k l m n o p"} {
 		if _, err := parseDrops(bad); err == nil {
 			t.Errorf("%q was accepted", bad)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"containernet-env/link_emulator/assert"
 	"containernet-env/link_emulator/framepool"
 	"containernet-env/link_emulator/model"
 )
@@ -49,18 +50,14 @@ func newNetwork(t testing.TB) *network { return newNetworkOf(t, 64<<20) }
 func newNetworkOf(t testing.TB, bytes int64) *network {
 	t.Helper()
 	pool, err := framepool.New(bytes, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	t.Cleanup(pool.Close)
 	return &network{Fabric: New(pool), t: t, pool: pool, sinks: map[string]*fakeSink{}}
 }
 
 func (n *network) must(err error) {
 	n.t.Helper()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	assert.OK(n.t, err)
 }
 
 func (n *network) addPort(name string) *Port {
@@ -128,9 +125,8 @@ func (n *network) received(portName string) string {
 
 func (n *network) expect(portName, want string) {
 	n.t.Helper()
-	if got := n.received(portName); got != want {
-		n.t.Errorf("%s received %q, want %q", portName, got, want)
-	}
+	got := n.received(portName)
+	assert.That(n.t, got == want, "%s received %q, want %q", portName, got, want)
 }
 
 func (n *network) drops(link string) Drops {
@@ -214,9 +210,8 @@ func TestLatenessDoesNotAccumulateOverHops(t *testing.T) {
 	n.addLink("s2-b", sw("s2"), port("b"), model.Params{DelayNS: 4 * ms})
 	n.send("a", frame(1, 0, "x"), 100)
 	for now := int64(0); now < 40*ms; now += 5 * ms {
-		if due, ok := n.NextDue(); ok && due <= now-5*ms {
-			t.Fatalf("at %d something is still due at %d", now, due)
-		}
+		due, ok := n.NextDue()
+		assert.Must(t, !ok || due > now-5*ms, "at %d something is still due at %d", now, due)
 		n.Advance(now)
 	}
 	n.expect("b", fmt.Sprintf("x@%d", 17*ms+100))
@@ -230,9 +225,7 @@ func TestNextDueIsNeverTooLate(t *testing.T) {
 		handled := int64(0)
 		for _, sink := range n.sinks {
 			sink.check = func(dueNS int64) {
-				if dueNS < handled {
-					t.Fatalf("seed %d: a frame due at %d is delivered at %d", seed, dueNS, handled)
-				}
+				assert.Must(t, dueNS >= handled, "seed %d: a frame due at %d is delivered at %d", seed, dueNS, handled)
 			}
 		}
 		now := int64(0)
@@ -266,12 +259,10 @@ func (n *network) checkSchedule() {
 	for name, link := range n.links {
 		for _, d := range link.directions {
 			due, carries := d.line.Next()
-			if (d.position != unscheduled) != carries || carries && d.dueNS != due {
-				n.t.Fatalf("link %s: a frame is due at %d (%v), the schedule says %d", name, due, carries, d.dueNS)
-			}
-			if carries && d.to.port != nil && (!some || next > due) {
-				n.t.Fatalf("link %s: a frame is due at a port at %d, NextDue says %d (%v)", name, due, next, some)
-			}
+			assert.Must(n.t, (d.position != unscheduled) == carries && (!carries || d.dueNS == due),
+				"link %s: a frame is due at %d (%v), the schedule says %d", name, due, carries, d.dueNS)
+			assert.Must(n.t, !carries || d.to.port == nil || (some && next <= due),
+				"link %s: a frame is due at a port at %d, NextDue says %d (%v)", name, due, next, some)
 		}
 	}
 }
@@ -288,12 +279,10 @@ func TestHostDeathTakesItsLinkDownAndNothingElse(t *testing.T) {
 	n.Advance(20 * ms)
 	n.expect("h2", fmt.Sprintf("y@%d", 10*ms))
 	state, _ := n.LinkState("l1")
-	if state.Up || !state.AdminUp || state.BToA.Drops[DropCut] != 1 || state.BToA.Drops[DropDown] != 1 {
-		t.Errorf("got %+v", state)
-	}
-	if err := n.RemovePort("h1"); err == nil {
-		t.Error("a port with a link was removed")
-	}
+	assert.That(t, !state.Up && state.AdminUp && state.BToA.Drops[DropCut] == 1 && state.BToA.Drops[DropDown] == 1,
+		"got %+v", state)
+	err := n.RemovePort("h1")
+	assert.That(t, err != nil, "a port with a link was removed")
 	n.must(n.RemoveLink("l1", 20*ms))
 	n.must(n.RemovePort("h1"))
 	n.addPort("h1")
@@ -339,9 +328,7 @@ func TestKindsOfFramesPassUnchanged(t *testing.T) {
 				t.Errorf("%s: %s got %d frames", name, host, len(got))
 			}
 		}
-		if len(n.sinks["h0"].frames) != 0 {
-			t.Errorf("%s: came back to its sender", name)
-		}
+		assert.That(t, len(n.sinks["h0"].frames) == 0, "%s: came back to its sender", name)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"containernet-env/link_emulator/assert"
 )
 
 func TestPercentilesAgainstASortedReference(t *testing.T) {
@@ -22,27 +24,22 @@ func TestPercentilesAgainstASortedReference(t *testing.T) {
 		for _, p := range []float64{1, 50, 90, 99, 99.9, 100} {
 			exact := all[max(int(math.Ceil(p/100*float64(count))), 1)-1]
 			got := h.PercentileNS(p)
-			if got < exact || float64(got) > float64(exact)*(1+1.0/sub)+1 {
-				t.Errorf("p%v of %d: got %d, exact %d", p, count, got, exact)
-			}
+			assert.That(t, got >= exact && float64(got) <= float64(exact)*(1+1.0/sub)+1, "p%v of %d: got %d, exact %d", p,
+				count, got, exact)
 		}
-		if h.MaxNS != all[count-1] || h.Count != uint64(count) {
-			t.Errorf("max %d and count %d, want %d and %d", h.MaxNS, h.Count, all[count-1], count)
-		}
+		assert.That(t, h.MaxNS == all[count-1] && h.Count == uint64(count), "max %d and count %d, want %d and %d", h.MaxNS,
+			h.Count, all[count-1], count)
 	}
 }
 
 func TestEmptyNegativeAndSum(t *testing.T) {
 	var h, other Lateness
-	if h.PercentileNS(99) != 0 || h.MaxNS != 0 {
-		t.Error("an empty histogram has a percentile")
-	}
+	assert.That(t, h.PercentileNS(99) == 0 && h.MaxNS == 0, "an empty histogram has a percentile")
 	h.Record(-5)
 	other.Record(7)
 	h.Add(&other)
-	if h.Count != 2 || h.PercentileNS(50) != 0 || h.MaxNS != 7 {
-		t.Errorf("got count %d, median %d, max %d", h.Count, h.PercentileNS(50), h.MaxNS)
-	}
+	assert.That(t, h.Count == 2 && h.PercentileNS(50) == 0 && h.MaxNS == 7, "got count %d, median %d, max %d", h.Count,
+		h.PercentileNS(50), h.MaxNS)
 }
 
 func TestBucketsAddUp(t *testing.T) {
@@ -52,9 +49,8 @@ func TestBucketsAddUp(t *testing.T) {
 		h.Record(ns)
 	}
 	var shown struct{ Buckets [][2]int64 }
-	if text, err := json.Marshal(h); err != nil || json.Unmarshal(text, &shown) != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
+	text, err := json.Marshal(h)
+	assert.Must(t, err == nil && json.Unmarshal(text, &shown) == nil, "%s: %v", text, err)
 	sum := 0
 	for _, bucket := range shown.Buckets {
 		// What lies below an edge has been counted, at most a sixteenth below.
@@ -65,7 +61,5 @@ func TestBucketsAddUp(t *testing.T) {
 			sum++
 		}
 	}
-	if sum != len(values) {
-		t.Errorf("the buckets hold %d values, want %d", sum, len(values))
-	}
+	assert.That(t, sum == len(values), "the buckets hold %d values, want %d", sum, len(values))
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"containernet-env/link_emulator/assert"
 	"containernet-env/link_emulator/input"
 	"containernet-env/link_emulator/model"
 )
@@ -35,9 +36,8 @@ func TestLinkDownCutsAndUpCarriesAgain(t *testing.T) {
 	n.send("h0", frame(1, 0, "while down"), 12*ms)
 	n.Advance(20 * ms)
 	n.expect("h1", "")
-	if got := n.drops("l0"); got[DropCut] != 1 || got[DropDown] != 1 {
-		t.Errorf("drops of l0: %v, want cut 1 and down 1", got)
-	}
+	got := n.drops("l0")
+	assert.That(t, got[DropCut] == 1 && got[DropDown] == 1, "drops of l0: %v, want cut 1 and down 1", got)
 	// What was learned behind l0 is forgotten: this frame is flooded, and lost on l0 only.
 	n.send("h1", frame(0, 1, "to nobody"), 20*ms)
 	n.Advance(30 * ms)
@@ -65,9 +65,8 @@ func TestLossIsACountedDropAndItsSequenceCanBeRestarted(t *testing.T) {
 	}
 	first := received()
 	lost := n.drops("l0")[DropLoss]
-	if again := received(); again != first {
-		t.Error("the same seed lost other frames")
-	}
+	again := received()
+	assert.That(t, again == first, "the same seed lost other frames")
 	state, _ := n.LinkState("l0")
 	if d := state.AToB; lost < 30 || lost > 70 || d.Drops[DropLoss] != 2*lost || d.Frames != 200-2*lost {
 		t.Errorf("lost %d of 100, then: %+v", lost, d)
@@ -90,9 +89,8 @@ func TestResetKeepsTheSumRight(t *testing.T) {
 	if d := state.Links["l1"].BToA; d.Lateness.Count != 1 || d.Lateness.MaxNS != 5 {
 		t.Errorf("lateness: %d times, max %d", d.Lateness.Count, d.Lateness.MaxNS)
 	}
-	if p := state.Ports["h0"]; p.ReceivedFrames != 0 {
-		t.Errorf("h0: %+v", p.ReceivedFrames)
-	}
+	p := state.Ports["h0"]
+	assert.That(t, p.ReceivedFrames == 0, "h0: %+v", p.ReceivedFrames)
 	n.checkConserved()
 }
 
@@ -105,9 +103,8 @@ func TestEarlyFramesAreCounted(t *testing.T) {
 		n.Advance(0)
 	}
 	got := n.State().Links["l1"].BToA.Lateness
-	if got.Count != 5 || got.MaxNS != 5 || got.EarlyMaxNS != 90_000 || got.TooEarly != 2 {
-		t.Errorf("count %d, max %d, early max %d, too early %d", got.Count, got.MaxNS, got.EarlyMaxNS, got.TooEarly)
-	}
+	assert.That(t, got.Count == 5 && got.MaxNS == 5 && got.EarlyMaxNS == 90_000 && got.TooEarly == 2,
+		"count %d, max %d, early max %d, too early %d", got.Count, got.MaxNS, got.EarlyMaxNS, got.TooEarly)
 	n.Reset(0)
 	if got := n.State().Links["l1"].BToA.Lateness; got.EarlyMaxNS != 0 || got.TooEarly != 0 {
 		t.Errorf("after a reset: %+v", got)
@@ -134,9 +131,8 @@ func TestDirectionsOfOneSeedAreIndependent(t *testing.T) {
 		}
 		return drawn
 	}
-	if got := fates(0); len(got) != 8 {
-		t.Errorf("four directions of one seed have %d fates", len(got)-4)
-	}
+	got := fates(0)
+	assert.That(t, len(got) == 8, "four directions of one seed have %d fates", len(got)-4)
 	if first, again := fates(7), fates(7); len(first) != 8 || !maps.Equal(first, again) {
 		t.Errorf("the same seed and names, other fates:\n%v\n%v", first, again)
 	}
@@ -162,9 +158,8 @@ func TestPartitionSeparatesSetsAndNothingElse(t *testing.T) {
 	n.expect("h2", "within@1 all@1")
 	n.expect("h3", "all@1")
 	state, _ := n.LinkState("l1")
-	if got := state.BToA.Drops[DropPartition]; got != 1 {
-		t.Errorf("dropped before h1: got %d, want 1", got)
-	}
+	got := state.BToA.Drops[DropPartition]
+	assert.That(t, got == 1, "dropped before h1: got %d, want 1", got)
 	n.checkConserved()
 	n.Heal()
 	n.send("h0", frame(1, 0, "again"), 2)
@@ -198,9 +193,8 @@ func TestNewPartitionReplacesTheOld(t *testing.T) {
 	n.must(n.RemoveLink("l2", 0))
 	n.must(n.RemovePort("h2"))
 	n.addPort("h2")
-	if got := n.State().Partition; len(got) != 2 || got["h0"] != 0 || got["h1"] != 0 {
-		t.Errorf("got %v, want h0 and h1 in set 0", got)
-	}
+	got := n.State().Partition
+	assert.That(t, len(got) == 2 && got["h0"] == 0 && got["h1"] == 0, "got %v, want h0 and h1 in set 0", got)
 }
 
 func TestBuffersExhaustedIsACountedDrop(t *testing.T) {
@@ -213,7 +207,6 @@ func TestBuffersExhaustedIsACountedDrop(t *testing.T) {
 	}
 	n.Advance(ms)
 	state, _ := n.LinkState("l")
-	if state.AToB.Drops[DropBuffers] != 2 || state.AToB.Frames != 128 || state.AToB.Offered != 130 {
-		t.Errorf("got %+v", state.AToB)
-	}
+	assert.That(t, state.AToB.Drops[DropBuffers] == 2 && state.AToB.Frames == 128 && state.AToB.Offered == 130,
+		"got %+v", state.AToB)
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"containernet-env/link_emulator/assert"
 	"containernet-env/link_emulator/input"
 	"containernet-env/link_emulator/model"
 )
@@ -82,9 +83,8 @@ func (n *network) checkNothingIsLeft() {
 	n.checkConserved()
 	n.Advance(1 << 61)
 	n.checkConserved()
-	if frames := n.pool.Usage().Frames; frames != 0 {
-		n.t.Fatalf("%d frames leaked", frames)
-	}
+	frames := n.pool.Usage().Frames
+	assert.Must(n.t, frames == 0, "%d frames leaked", frames)
 }
 
 func (n *network) checkConserved() {
@@ -95,9 +95,7 @@ func (n *network) checkConserved() {
 			for _, dropped := range d.Drops {
 				sum += dropped
 			}
-			if sum != d.Offered {
-				n.t.Fatalf("link %s: offered %d, accounted for %d: %+v", name, d.Offered, sum, d)
-			}
+			assert.Must(n.t, sum == d.Offered, "link %s: offered %d, accounted for %d: %+v", name, d.Offered, sum, d)
 		}
 	}
 }
@@ -152,12 +150,10 @@ func TestPacketPathDoesNotAllocate(t *testing.T) {
 		step, delivered := path(t, params, 1514)
 		before := delivered()
 		const steps = 10_000
-		if allocations := testing.AllocsPerRun(steps, step); allocations != 0 {
-			t.Errorf("%s: got %v allocations for two frames, want 0", name, allocations)
-		}
-		if got := delivered() - before; got < steps/2 {
-			t.Errorf("%s: only %d of %d frames came through", name, got, 2*steps)
-		}
+		allocations := testing.AllocsPerRun(steps, step)
+		assert.That(t, allocations == 0, "%s: got %v allocations for two frames, want 0", name, allocations)
+		got := delivered() - before
+		assert.That(t, got >= steps/2, "%s: only %d of %d frames came through", name, got, 2*steps)
 	}
 }
 

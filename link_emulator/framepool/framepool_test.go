@@ -3,14 +3,14 @@ package framepool
 import (
 	"bytes"
 	"testing"
+
+	"containernet-env/link_emulator/assert"
 )
 
 func newPool(t *testing.T, limit int64) *Pool {
 	t.Helper()
 	pool, err := New(limit, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -21,23 +21,18 @@ func TestFramesOfEveryLengthComeBackAsStored(t *testing.T) {
 	lengths := []int{0, 1, 14, 255, 256, 257, 1514, 2048, 2049, 9018, 16384, 16385, MaxFrame}
 	for i, length := range lengths {
 		handle, ok := pool.Store(bytes.Repeat([]byte{byte(i + 1)}, length), uint32(i))
-		if !ok {
-			t.Fatalf("%d bytes were refused", length)
-		}
+		assert.Must(t, ok, "%d bytes were refused", length)
 		handles = append(handles, handle)
 	}
 	for i, length := range lengths {
-		if !bytes.Equal(pool.Frame(handles[i], length), bytes.Repeat([]byte{byte(i + 1)}, length)) {
-			t.Errorf("the frame of %d bytes was changed", length)
-		}
-		if owner := pool.Owner(handles[i]); owner != uint32(i) {
-			t.Errorf("the frame of %d bytes: owner %d, want %d", length, owner, i)
-		}
+		assert.That(t, bytes.Equal(pool.Frame(handles[i], length), bytes.Repeat([]byte{byte(i + 1)}, length)),
+			"the frame of %d bytes was changed", length)
+		owner := pool.Owner(handles[i])
+		assert.That(t, owner == uint32(i), "the frame of %d bytes: owner %d, want %d", length, owner, i)
 		pool.Release(handles[i])
 	}
-	if frames := pool.Usage().Frames; frames != 0 {
-		t.Errorf("%d frames are still held", frames)
-	}
+	frames := pool.Usage().Frames
+	assert.That(t, frames == 0, "%d frames are still held", frames)
 	if _, ok := pool.Store(make([]byte, MaxFrame+1), 0); ok {
 		t.Error("a frame beyond MaxFrame was stored")
 	}
@@ -50,19 +45,14 @@ func TestRoomIsStoredWithoutCopying(t *testing.T) {
 		room := pool.Room()[:length]
 		room[0], room[length-1] = 7, 9
 		handle, ok := pool.Store(room, 3)
-		if !ok {
-			t.Fatal("refused")
-		}
+		assert.Must(t, ok, "refused")
 		stored := pool.Frame(handle, length)
-		if stored[0] != 7 || stored[length-1] != 9 || pool.Owner(handle) != 3 {
-			t.Errorf("%d bytes: the frame was changed", length)
-		}
-		if same := &stored[0] == &room[0]; same != (length > 256) {
-			t.Errorf("%d bytes: in place: %v", length, same)
-		}
-		if again := pool.Room(); length > 256 && &again[0] == &room[0] {
-			t.Error("the room was given away twice")
-		}
+		assert.That(t, stored[0] == 7 && stored[length-1] == 9 && pool.Owner(handle) == 3,
+			"%d bytes: the frame was changed", length)
+		same := &stored[0] == &room[0]
+		assert.That(t, same == (length > 256), "%d bytes: in place: %v", length, same)
+		again := pool.Room()
+		assert.That(t, length <= 256 || &again[0] != &room[0], "the room was given away twice")
 	}
 	// A slot that is freed meanwhile is used first: then the frame is copied, and right all the same.
 	room := pool.Room()[:1000]
@@ -75,21 +65,15 @@ func TestRoomIsStoredWithoutCopying(t *testing.T) {
 
 func TestHeldTwiceIsFreedByTheSecondRelease(t *testing.T) {
 	pool, err := New(1<<20, 1<<18) // some is mapped at once
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	t.Cleanup(pool.Close)
 	handle, _ := pool.Store([]byte("frame"), 0)
 	pool.Retain(handle)
 	pool.Release(handle)
-	if string(pool.Frame(handle, 5)) != "frame" {
-		t.Error("the frame was lost while still held")
-	}
+	assert.That(t, string(pool.Frame(handle, 5)) == "frame", "the frame was lost while still held")
 	pool.Release(handle)
 	defer func() {
-		if recover() == nil {
-			t.Error("a third release went unnoticed")
-		}
+		assert.That(t, recover() != nil, "a third release went unnoticed")
 	}()
 	pool.Release(handle)
 }
@@ -118,8 +102,7 @@ func TestNoSizeStarvesAnother(t *testing.T) {
 				t.Errorf("after a flood of frames of %d bytes: stored %d of %d bytes, want %d", flood, got, length, want)
 			}
 		}
-		if mapped := pool.Usage().MappedBytes; mapped > limit {
-			t.Errorf("mapped %d of %d bytes", mapped, limit)
-		}
+		mapped := pool.Usage().MappedBytes
+		assert.That(t, mapped <= limit, "mapped %d of %d bytes", mapped, limit)
 	}
 }

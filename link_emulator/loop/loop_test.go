@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"containernet-env/link_emulator/assert"
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/loop"
 	"containernet-env/link_emulator/model"
@@ -32,9 +33,7 @@ type arrival struct {
 func newRig(t *testing.T, noise simulate.Noise, count int, params model.Params) *rig {
 	t.Helper()
 	machine, err := simulate.NewMachine(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	t.Cleanup(machine.Close)
 	r := &rig{Machine: machine, t: t}
 	machine.Disturb(noise)
@@ -47,9 +46,7 @@ func newRig(t *testing.T, noise simulate.Noise, count int, params model.Params) 
 
 func (r *rig) must(err error) {
 	r.t.Helper()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	assert.OK(r.t, err)
 }
 
 func (r *rig) attach(name string, params model.Params) {
@@ -113,21 +110,17 @@ func TestFramesArriveAfterTheDelayAndNeverBefore(t *testing.T) {
 			}
 		}
 		r.run()
-		if len(r.got[1]) != 60 {
-			t.Fatalf("%+v: %d of 60 frames arrived", c, len(r.got[1]))
-		}
+		assert.Must(t, len(r.got[1]) == 60, "%+v: %d of 60 frames arrived", c, len(r.got[1]))
 		for i, got := range r.got[1] {
 			lateNS := got.atNS - start - int64(i)*10*msNS - 4*msNS
-			if got.payload != fmt.Sprint(i) || lateNS < 0 || lateNS > 30_000 {
-				t.Errorf("%+v: frame %q for %d, %d ns late", c, got.payload, i, lateNS)
-			}
+			assert.That(t, got.payload == fmt.Sprint(i) && lateNS >= 0 && lateNS <= 30_000,
+				"%+v: frame %q for %d, %d ns late", c, got.payload, i, lateNS)
 		}
 		into, out := r.link("h0").AToB, r.link("h1").BToA
-		if late := out.Lateness; late.Count != 60 || late.TooEarly != 0 || late.EarlyMaxNS != 0 ||
-			into.Unmatched != c.unmatched || out.Unmatched != 0 {
-			t.Errorf("%+v: lateness of %d frames, %d too early; %d without a stamp", c, late.Count, late.TooEarly,
-				into.Unmatched)
-		}
+		late := out.Lateness
+		assert.That(t, late.Count == 60 && late.TooEarly == 0 && late.EarlyMaxNS == 0 && into.Unmatched == c.unmatched &&
+			out.Unmatched == 0, "%+v: lateness of %d frames, %d too early; %d without a stamp", c, late.Count, late.TooEarly,
+			into.Unmatched)
 		if r.Fabric.Reset(r.NowNS()); r.link("h0").AToB.Unmatched != 0 {
 			t.Errorf("%+v: %d after a reset", c, r.link("h0").AToB.Unmatched)
 		}
@@ -145,10 +138,9 @@ func TestLatenessContainsTheWaitBeforeTheRead(t *testing.T) {
 	}
 	r.run()
 	got := r.link("h1").BToA.Lateness
-	if least := 28 * msNS; got.Count != 20 || got.PercentileNS(1) < least || got.TooEarly != 0 {
-		t.Errorf("%d frames, the most punctual 1 %% %d ns late, want 20 at least %d ns late", got.Count,
-			got.PercentileNS(1), least)
-	}
+	least := 28 * msNS
+	assert.That(t, got.Count == 20 && got.PercentileNS(1) >= least && got.TooEarly == 0,
+		"%d frames, the most punctual 1 %% %d ns late, want 20 at least %d ns late", got.Count, got.PercentileNS(1), least)
 	if state := r.link("h0").AToB; state.Unmatched != 0 || state.Offered != 20 {
 		t.Errorf("%d of %d frames have no stamp", state.Unmatched, state.Offered)
 	}
@@ -162,9 +154,8 @@ func TestInterfaceThatGoesIsReportedAndClosesItsPortOnly(t *testing.T) {
 	r.send(0, "alive", r.NowNS()+msNS)
 	r.run()
 	<-r.hosts[2].Port.Closed()
-	if gone != unix.EBADFD || r.link("h2").Up || !slices.Equal(r.payloads(1), []string{"alive"}) {
-		t.Errorf("gone with %v, its link up: %v, others got %v", gone, r.link("h2").Up, r.payloads(1))
-	}
+	assert.That(t, gone == unix.EBADFD && !r.link("h2").Up && slices.Equal(r.payloads(1), []string{"alive"}),
+		"gone with %v, its link up: %v, others got %v", gone, r.link("h2").Up, r.payloads(1))
 }
 
 func TestIdleLoopSleeps(t *testing.T) {
@@ -185,9 +176,8 @@ func TestTimerLatencyIsMeasured(t *testing.T) {
 	}
 	r.run()
 	// A wake-up takes from a half to one and a half of that.
-	if got := r.Loop.TimerNS(); got < simulate.Quiet().WakeNS/2 || got > 2*simulate.Quiet().WakeNS {
-		t.Errorf("got %d", got)
-	}
+	got := r.Loop.TimerNS()
+	assert.That(t, got >= simulate.Quiet().WakeNS/2 && got <= 2*simulate.Quiet().WakeNS, "got %d", got)
 }
 
 // A thread that forwards without a pause leaves its core to others for more than 5 % of the time, in short pieces.

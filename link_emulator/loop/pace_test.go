@@ -1,6 +1,10 @@
 package loop
 
-import "testing"
+import (
+	"testing"
+
+	"containernet-env/link_emulator/assert"
+)
 
 func TestSleepsOfAnyLengthPayOffTheDebt(t *testing.T) {
 	for _, c := range []struct {
@@ -15,9 +19,7 @@ func TestSleepsOfAnyLengthPayOffTheDebt(t *testing.T) {
 			now += c.sleepNS
 			debt.noteIdle(now)
 		}
-		if forced != c.forced {
-			t.Errorf("sleeps of %d ns: forced to sleep: %v, want %v", c.sleepNS, forced, c.forced)
-		}
+		assert.That(t, forced == c.forced, "sleeps of %d ns: forced to sleep: %v, want %v", c.sleepNS, forced, c.forced)
 	}
 }
 
@@ -28,9 +30,7 @@ func TestCreditAndDebtAreBounded(t *testing.T) {
 	for now := int64(10e9); now < 10.05e9; now += 10e3 {
 		debt.noteBusy(now)
 	}
-	if !debt.mostlyBusy() {
-		t.Errorf("after 50 ms of busy time the debt is %d ns", debt.owedNS)
-	}
+	assert.That(t, debt.mostlyBusy(), "after 50 ms of busy time the debt is %d ns", debt.owedNS)
 	debt = idleDebt{}
 	debt.noteBusy(10e9)
 	now, forced := int64(10e9), 0
@@ -38,9 +38,7 @@ func TestCreditAndDebtAreBounded(t *testing.T) {
 		now += yieldNS + switchNS
 		debt.noteIdle(now)
 	}
-	if forced != int(maxOwedNS/yieldNS) {
-		t.Errorf("%d forced sleeps, want %d", forced, maxOwedNS/yieldNS)
-	}
+	assert.That(t, forced == int(maxOwedNS/yieldNS), "%d forced sleeps, want %d", forced, maxOwedNS/yieldNS)
 }
 
 func TestTimerLatencyIsTheMedianOfTheLastValues(t *testing.T) {
@@ -51,16 +49,13 @@ func TestTimerLatencyIsTheMedianOfTheLastValues(t *testing.T) {
 			t.Fatalf("it changed with value %d", i)
 		}
 	}
-	if l.ns != 968 {
-		t.Errorf("got %d of 936 to 999", l.ns)
-	}
+	assert.That(t, l.ns == 968, "got %d of 936 to 999", l.ns)
 	for _, ns := range []int64{-5, 2 * maxTimerNS} {
 		for range len(l.values) {
 			l.took(ns)
 		}
-		if want := max(0, min(ns, maxTimerNS)); l.ns != want {
-			t.Errorf("got %d of %d, want %d", l.ns, ns, want)
-		}
+		want := max(0, min(ns, maxTimerNS))
+		assert.That(t, l.ns == want, "got %d of %d, want %d", l.ns, ns, want)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"containernet-env/link_emulator/assert"
 	"containernet-env/link_emulator/input"
 )
 
@@ -36,9 +37,7 @@ func share(of []bool) float64 {
 // the seed is fixed.
 func within(t *testing.T, what string, got, want, deviation float64) {
 	t.Helper()
-	if math.Abs(got-want) > 5*deviation {
-		t.Errorf("%s: got %.6g, want %.6g within %.2g", what, got, want, 5*deviation)
-	}
+	assert.That(t, math.Abs(got-want) <= 5*deviation, "%s: got %.6g, want %.6g within %.2g", what, got, want, 5*deviation)
 }
 
 func TestLoss(t *testing.T) {
@@ -79,9 +78,8 @@ func TestNoFrameIsLostBeforeTheBadStateIsReached(t *testing.T) {
 		t.Error("a frame was lost in a state that cannot be reached")
 	}
 	_, lost := fates(Params{Loss: Loss{Model: GilbertElliott, GoodToBad: 1, BadLoss: 1}}, 1000)
-	if lost[0] || share(lost) != 0.999 {
-		t.Error("a state that is never left was left, or the first frame did not find the good state")
-	}
+	assert.That(t, !lost[0] && share(lost) == 0.999,
+		"a state that is never left was left, or the first frame did not find the good state")
 }
 
 func moments(values []int64) (mean, deviation float64) {
@@ -113,9 +111,8 @@ func TestJitter(t *testing.T) {
 		}
 		within(t, "share within a millisecond", share(inside), c.inside, math.Sqrt(c.inside*(1-c.inside)/n))
 		low, high := slices.Min(delays), slices.Max(delays)
-		if low < (4-c.reach)*ms || high > (4+c.reach)*ms || c.distribution == Uniform && high-low < 2*ms-2000 {
-			t.Errorf("delays from %d to %d", low, high)
-		}
+		assert.That(t, low >= (4-c.reach)*ms && high <= (4+c.reach)*ms &&
+			(c.distribution != Uniform || high-low >= 2*ms-2000), "delays from %d to %d", low, high)
 	}
 }
 
@@ -140,16 +137,12 @@ func TestJitterHoldsAtAnyLoad(t *testing.T) {
 					last = f.DueNS
 				}
 			}
-			if pushed > 0 {
-				t.Errorf("a frame each %d ns: %d of %d frames waited for the one ahead", gapNS, pushed, n)
-			}
+			assert.That(t, pushed == 0, "a frame each %d ns: %d of %d frames waited for the one ahead", gapNS, pushed, n)
 			// A path is worth as many independent draws as it has correlation times, over 16/pi^2: the integral of its
 			// correlation.
 			draws := min(n, n*float64(gapNS)/float64(usualCorrelation*jitter.NS)/1.62)
 			delays := line.Delays()
-			if delays.Count != n {
-				t.Errorf("%d frames were drawn, want %d", delays.Count, n)
-			}
+			assert.That(t, delays.Count == n, "%d frames were drawn, want %d", delays.Count, n)
 			within(t, "mean", float64(delays.MeanNS()), float64(10*ms), want/math.Sqrt(draws))
 			within(t, "standard deviation", float64(delays.DeviationNS()), want, want/math.Sqrt(draws))
 		}
@@ -214,17 +207,11 @@ func TestReorderingOvertakesAndEndsInOrder(t *testing.T) {
 		r.offer(100)
 	}
 	r.drain()
-	if slices.IsSortedFunc(r.popped[:100], byHandle) {
-		t.Error("nothing overtook")
-	}
+	assert.That(t, !slices.IsSortedFunc(r.popped[:100], byHandle), "nothing overtook")
 	for i, out := range r.popped[100:] {
-		if int(out.handle) != 100+i {
-			t.Fatalf("frame %d came out as number %d", out.handle, 100+i)
-		}
+		assert.Must(t, int(out.handle) == 100+i, "frame %d came out as number %d", out.handle, 100+i)
 	}
-	if r.overtaking {
-		t.Error("an empty line without reordering still sorts")
-	}
+	assert.That(t, !r.overtaking, "an empty line without reordering still sorts")
 }
 
 // A change while frames wait does not alter what they, and those behind them, draw; nor does a new seed alter what
@@ -247,17 +234,12 @@ func TestDrawsDoNotDependOnChangesMeanwhile(t *testing.T) {
 		}
 		untouched := outcome()
 		faster := Params{RateBPS: 1e9, DelayNS: 5 * ms, Jitter: Jitter{Distribution: Uniform, NS: ms}}
-		if !slices.Equal(untouched, outcome(Params{DelayNS: ms}, faster, params)) {
-			t.Error("changes that were taken back altered the draws")
-		}
+		assert.That(t, slices.Equal(untouched, outcome(Params{DelayNS: ms}, faster, params)),
+			"changes that were taken back altered the draws")
 		seeded := params
 		seeded.Seed = 9
 		restarted := outcome(seeded)
-		if !slices.Equal(untouched[:100], restarted[:100]) {
-			t.Error("a new seed altered what frames that wait had drawn")
-		}
-		if slices.Equal(untouched[100:], restarted[100:]) {
-			t.Error("a new seed altered nothing")
-		}
+		assert.That(t, slices.Equal(untouched[:100], restarted[:100]), "a new seed altered what frames that wait had drawn")
+		assert.That(t, !slices.Equal(untouched[100:], restarted[100:]), "a new seed altered nothing")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"containernet-env/link_emulator/assert"
 	"containernet-env/link_emulator/input"
 )
 
@@ -19,9 +20,8 @@ func newLine(p Params) *Line {
 
 func offer(t *testing.T, l *Line, nowNS int64, bytes int) {
 	t.Helper()
-	if verdict := l.Offer(nowNS, 0, bytes); verdict != Accepted {
-		t.Fatalf("offer at %d: got verdict %d, want it accepted", nowNS, verdict)
-	}
+	verdict := l.Offer(nowNS, 0, bytes)
+	assert.Must(t, verdict == Accepted, "offer at %d: got verdict %d, want it accepted", nowNS, verdict)
 }
 
 // reference is the same line without jitter, in fractions, that looks at all frames each time.
@@ -165,17 +165,15 @@ func TestFramesThatLeftWaitForThoseThatCameBefore(t *testing.T) {
 	}
 	line.Set(0, line.Configured()) // they keep their times
 	offer(t, line, 0, 125)         // in the place of the first, which never waited
-	if verdict := line.Offer(0, 0, 125); verdict != LineFull {
-		t.Errorf("one more frame at the same time: got verdict %d, want LineFull", verdict)
-	}
+	verdict := line.Offer(0, 0, 125)
+	assert.That(t, verdict == LineFull, "one more frame at the same time: got verdict %d, want LineFull", verdict)
 	line.ResetCounters(MaxInFlight * 1000)
 	offer(t, line, MaxInFlight/2*1000, 125)
 	if frames, bytes := line.HighWater(); frames != 0 || bytes != 0 {
 		t.Errorf("high water after a reset: got %d frames and %d bytes, want none", frames, bytes)
 	}
-	if f := line.Pop(); f.DueNS != MaxInFlight*1000+1000 {
-		t.Errorf("due at %d, want %d", f.DueNS, MaxInFlight*1000+1000)
-	}
+	f := line.Pop()
+	assert.That(t, f.DueNS == MaxInFlight*1000+1000, "due at %d, want %d", f.DueNS, MaxInFlight*1000+1000)
 }
 
 func TestDefaultQueueCoversTheBandwidthDelayProduct(t *testing.T) {
@@ -217,9 +215,7 @@ func TestCheckRefusesWhatTheModelCannotDo(t *testing.T) {
 		{Loss: Loss{Model: Independent, Ratio: -0.1}}, {Loss: Loss{Model: Independent, Ratio: math.NaN()}},
 		{Loss: Loss{Model: GilbertElliott, GoodToBad: 1.1}}, {Loss: Loss{Model: GilbertElliott, BadLoss: 2}},
 	} {
-		if p.Check() == nil {
-			t.Errorf("%+v was accepted", p)
-		}
+		assert.That(t, p.Check() != nil, "%+v was accepted", p)
 	}
 	for _, p := range []Params{
 		{}, {DelayNS: MaxDelayNS, RateBPS: MaxRateBPS, QueueFrames: MaxQueueFrames},
@@ -231,8 +227,7 @@ func TestCheckRefusesWhatTheModelCannotDo(t *testing.T) {
 		{Loss: Loss{Model: GilbertElliott, GoodToBad: 1, BadToGood: 0, BadLoss: 1}},
 		{Seed: MaxSeed},
 	} {
-		if err := p.Check(); err != nil {
-			t.Errorf("%+v: %v", p, err)
-		}
+		err := p.Check()
+		assert.That(t, err == nil, "%+v: %v", p, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"containernet-env/link_emulator/assert"
 	"containernet-env/link_emulator/input"
 )
 
@@ -124,16 +125,12 @@ func TestProperties(t *testing.T) {
 		}
 		seen := make([]bool, len(least))
 		for i, out := range r.popped {
-			if seen[out.handle] || out.bytes != r.accepted[out.handle].bytes {
-				t.Fatalf("seed %d: frame %d came off twice or changed", seed, out.handle)
-			}
+			assert.Must(t, !seen[out.handle] && out.bytes == r.accepted[out.handle].bytes,
+				"seed %d: frame %d came off twice or changed", seed, out.handle)
 			seen[out.handle] = true
-			if out.dueNS < least[out.handle] || i > 0 && out.dueNS < r.popped[i-1].dueNS {
-				t.Fatalf("seed %d: frame %d is due at %d, not before %d", seed, out.handle, out.dueNS, least[out.handle])
-			}
-			if !reordered && int(out.handle) != i {
-				t.Fatalf("seed %d: frame %d overtakes", seed, out.handle)
-			}
+			assert.Must(t, out.dueNS >= least[out.handle] && (i <= 0 || out.dueNS >= r.popped[i-1].dueNS),
+				"seed %d: frame %d is due at %d, not before %d", seed, out.handle, out.dueNS, least[out.handle])
+			assert.Must(t, reordered || int(out.handle) == i, "seed %d: frame %d overtakes", seed, out.handle)
 		}
 	}
 }

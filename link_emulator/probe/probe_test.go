@@ -3,6 +3,8 @@ package probe
 import (
 	"strings"
 	"testing"
+
+	"containernet-env/link_emulator/assert"
 )
 
 const twoHosts = `"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.2"}],"duration_ms":100`
@@ -71,13 +73,9 @@ func simulate(r Request, costNS, lateNS int64) (run *Run, order []uint32) {
 func TestStreamsWithoutAnIntervalTakeTurns(t *testing.T) {
 	stream := Stream{To: 1, Count: 50, UntilUS: 1e6, FrameBytes: minFrame}
 	_, order := simulate(Request{Streams: []Stream{stream, stream}}, 2000, 0)
-	if len(order) != 100 {
-		t.Errorf("%d frames", len(order))
-	}
+	assert.That(t, len(order) == 100, "%d frames", len(order))
 	for i := 1; i < len(order); i++ {
-		if order[i] == order[i-1] {
-			t.Fatalf("frames %d and %d are of the same stream", i-1, i)
-		}
+		assert.Must(t, order[i] != order[i-1], "frames %d and %d are of the same stream", i-1, i)
 	}
 }
 
@@ -85,9 +83,8 @@ func TestALateSenderKeepsThePaceAndEndsInTime(t *testing.T) {
 	stream := Stream{To: 1, Count: 1000, IntervalNS: 100_000, UntilUS: 10_000, FrameBytes: minFrame}
 	r := Request{Streams: []Stream{stream}}
 	run, _ := simulate(r, 3000, 60_000)
-	if got := run.Streams()[0].Sent; got < 99 || got > 101 {
-		t.Errorf("%d frames in 10 ms, one every 0.1 ms", got)
-	}
+	got := run.Streams()[0].Sent
+	assert.That(t, got >= 99 && got <= 101, "%d frames in 10 ms, one every 0.1 ms", got)
 	run, _ = simulate(r, 500_000, 0)
 	// The frame that is under way when the time is over is the last.
 	sent := run.Streams()[0].SentNS

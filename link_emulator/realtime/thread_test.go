@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"containernet-env/link_emulator/assert"
 )
 
 func TestAThreadIsKeptOnOneCore(t *testing.T) {
@@ -23,14 +25,10 @@ func TestAThreadIsKeptOnOneCore(t *testing.T) {
 			}
 		}
 		err = errors.Join(err, keepOn(last), unix.SchedGetaffinity(0, &held))
-		if held.Count() != 1 || !held.IsSet(last) {
-			t.Errorf("held %v, want core %d alone", held, last)
-		}
+		assert.That(t, held.Count() == 1 && held.IsSet(last), "held %v, want core %d alone", held, last)
 		failed <- err
 	}()
-	if err := <-failed; err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, <-failed)
 	if err := keepOn(1023); err == nil {
 		t.Error("a core that this machine does not have was accepted")
 	}
@@ -51,9 +49,7 @@ func TestRunIsOnAThreadOfItsOwn(t *testing.T) {
 	var attributes unix.SchedAttr
 	var blocked unix.Sigset_t
 	Run(1, func() { attributes, blocked = state() })
-	if blocked == blockedBefore {
-		t.Error("signals were not blocked")
-	}
+	assert.That(t, blocked != blockedBefore, "signals were not blocked")
 	if attributes.Policy != unix.SCHED_FIFO {
 		t.Log("this machine grants no real-time priority")
 	} else if attributes.Priority != priority-1 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/link_emulator/assert"
 	"containernet-env/link_emulator/probe"
 )
 
@@ -14,13 +15,9 @@ const twoHosts = `"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid
 
 func TestParseDefaults(t *testing.T) {
 	r, err := Parse([]byte(`{` + twoHosts + `}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Probes != 25 || r.Warmup != 3 || r.IntervalMS != 10 || r.PayloadBytes != 56 ||
-		r.TimeoutMS != 5000 || len(r.Hosts) != 2 {
-		t.Errorf("got %+v", r)
-	}
+	assert.OK(t, err)
+	assert.That(t, r.Probes == 25 && r.Warmup == 3 && r.IntervalMS == 10 && r.PayloadBytes == 56 &&
+		r.TimeoutMS == 5000 && len(r.Hosts) == 2, "got %+v", r)
 }
 
 func TestParseRefusals(t *testing.T) {
@@ -38,9 +35,8 @@ func TestParseRefusals(t *testing.T) {
 		`{` + twoHosts + `,"interval":10}`:      "interval: unknown field",
 	} {
 		_, err := Parse([]byte(input))
-		if err == nil || !strings.Contains(err.Error(), said) {
-			t.Errorf("%s: got %v, want a refusal that says %q", input, err, said)
-		}
+		assert.That(t, err != nil && strings.Contains(err.Error(), said), "%s: got %v, want a refusal that says %q", input,
+			err, said)
 	}
 }
 
@@ -48,9 +44,7 @@ func TestEchoRoundTrip(t *testing.T) {
 	m := probe.Mark{Run: 0x0123456789abcdef, Stream: 7, Number: warmupMark | 3}
 	message := append(make([]byte, icmpHeaderBytes), payloadFill(57)...) // odd: the checksum pads
 	encode(m, message)
-	if checksum(message) != 0 {
-		t.Error("the checksum of a request is wrong")
-	}
+	assert.That(t, checksum(message) == 0, "the checksum of a request is wrong")
 	reply := append([]byte{0x46, 23: 0}, message...) // an IPv4 header with one option word
 	if _, ok := decodeReply(reply); ok {
 		t.Error("a request was taken for a reply")
@@ -126,13 +120,11 @@ func TestPairs(t *testing.T) {
 		c.request.IntervalMS = 10
 		p := simulate(&c.request, c.roundTrip, c.lose)
 		got := summarize("a", p)
-		if got.Sent != c.sent || got.Lost != c.lost || len(got.SamplesNS) != c.samples || (got.MedianNS == nil) != (c.samples == 0) ||
-			got.MedianNS != nil && *got.MedianNS != c.roundTrip.Nanoseconds() {
-			t.Errorf("%s: got %+v", name, got)
-		}
-		if p.warmupSent < c.warmup-1 || p.warmupSent > c.warmup+1 {
-			t.Errorf("%s: warm-up of %d probes, want about %d", name, p.warmupSent, c.warmup)
-		}
+		assert.That(t, got.Sent == c.sent && got.Lost == c.lost && len(got.SamplesNS) == c.samples &&
+			(got.MedianNS == nil) == (c.samples == 0) && (got.MedianNS == nil || *got.MedianNS == c.roundTrip.Nanoseconds()),
+			"%s: got %+v", name, got)
+		assert.That(t, p.warmupSent >= c.warmup-1 && p.warmupSent <= c.warmup+1, "%s: warm-up of %d probes, want about %d",
+			name, p.warmupSent, c.warmup)
 	}
 }
 
@@ -142,9 +134,8 @@ func TestWallClockThatIsSetDoesNotSpoilASample(t *testing.T) {
 		p := &pair{warm: true}
 		p.sent(r, stamp{wallNS: 1e18, monotonicNS: 0}, 0)
 		p.replied(r, 0, 1e18+step+6e6, stamp{wallNS: 1e18 + step + 6e6 + 1000, monotonicNS: 6e6 + 1000})
-		if got := p.samplesNS[0]; got != 6e6+1000 {
-			t.Errorf("step of %d ns: got a sample of %d ns, want 6001000", step, got)
-		}
+		got := p.samplesNS[0]
+		assert.That(t, got == 6e6+1000, "step of %d ns: got a sample of %d ns, want 6001000", step, got)
 	}
 }
 
@@ -156,9 +147,7 @@ func TestDuplicatesAndStrangersAreIgnored(t *testing.T) {
 		p.replied(r, 0, 1e18+5, stamp{wallNS: 1e18 + 5, monotonicNS: 5})
 	}
 	p.replied(r, 1, 1e18+5, stamp{wallNS: 1e18 + 5, monotonicNS: 5}) // not sent yet
-	if p.open != 0 || p.over || p.samplesNS[0] != 5 {
-		t.Errorf("got %+v", p)
-	}
+	assert.That(t, p.open == 0 && !p.over && p.samplesNS[0] == 5, "got %+v", p)
 }
 
 func TestFiftyHostsAreSpreadOut(t *testing.T) {
@@ -167,25 +156,17 @@ func TestFiftyHostsAreSpreadOut(t *testing.T) {
 		hosts = append(hosts, fmt.Sprintf(`{"name":"h%d","pid":1,"ip":"10.0.0.%d"}`, i, i+1))
 	}
 	r, err := Parse([]byte(`{"hosts":[` + strings.Join(hosts, ",") + `]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	interval, probers := plan(&r, 1)
-	if interval != 1225*minSpacing {
-		t.Errorf("interval: got %v, want %v", interval, 1225*minSpacing)
-	}
+	assert.That(t, interval == 1225*minSpacing, "interval: got %v, want %v", interval, 1225*minSpacing)
 	seen := map[time.Duration]bool{}
 	for _, p := range probers {
 		for _, pair := range p.pairs {
-			if pair.next >= interval || seen[pair.next] {
-				t.Fatalf("pair %d starts at %v", pair.index, pair.next)
-			}
+			assert.Must(t, pair.next < interval && !seen[pair.next], "pair %d starts at %v", pair.index, pair.next)
 			seen[pair.next] = true
 		}
 	}
-	if len(seen) != 1225 {
-		t.Errorf("%d pairs, want 1225", len(seen))
-	}
+	assert.That(t, len(seen) == 1225, "%d pairs, want 1225", len(seen))
 }
 
 func TestMedian(t *testing.T) {
@@ -193,11 +174,8 @@ func TestMedian(t *testing.T) {
 		samples []int64
 		want    int64
 	}{{[]int64{5}, 5}, {[]int64{9, 1}, 5}, {[]int64{3, 1, 2}, 2}, {[]int64{4, 1, 3, 2}, 2}} {
-		if got := median(c.samples); got == nil || *got != c.want {
-			t.Errorf("%v: got %v, want %d", c.samples, got, c.want)
-		}
+		got := median(c.samples)
+		assert.That(t, got != nil && *got == c.want, "%v: got %v, want %d", c.samples, got, c.want)
 	}
-	if median(nil) != nil {
-		t.Error("there is a median of nothing")
-	}
+	assert.That(t, median(nil) == nil, "there is a median of nothing")
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"containernet-env/link_emulator/assert"
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/input"
@@ -28,9 +29,7 @@ func seeds(t *testing.T) (first, count uint64) {
 			return 200_000
 		default:
 			n, err := strconv.ParseUint(text, 10, 64)
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
+			assert.Must(t, err == nil, "%s: %v", name, err)
 			return n
 		}
 	}
@@ -129,18 +128,14 @@ func TestWhateverTheMachineDoes(t *testing.T) {
 	for number := first; number < first+count; number++ {
 		s := draw(number)
 		noisy, err := Simulate(s.Request)
-		if err != nil {
-			t.Fatalf("seed %d: %v", number, err)
-		}
+		assert.Must(t, err == nil, "seed %d: %v", number, err)
 		if number < first+20 {
 			if again, err := Simulate(s.Request); err != nil || !reflect.DeepEqual(noisy, again) {
 				t.Errorf("seed %d: two runs differ: %v", number, err)
 			}
 		}
 		idle, err := Simulate(s.quiet())
-		if err != nil {
-			t.Fatalf("seed %d: %v", number, err)
-		}
+		assert.Must(t, err == nil, "seed %d: %v", number, err)
 		for _, problem := range slices.Concat(s.problems(noisy), s.differences(idle, noisy)) {
 			t.Errorf("seed %d: %s", number, problem)
 			failures++
@@ -156,9 +151,8 @@ func TestWhateverTheMachineDoes(t *testing.T) {
 			overtaken++
 		}
 	}
-	if count >= 100 && (lost < 1000 || late < 10*ms || overtaken < 10) {
-		t.Errorf("only %d frames found a queue full, none was later than %d ns, %d scenarios overtook", lost, late, overtaken)
-	}
+	assert.That(t, count < 100 || (lost >= 1000 && late >= 10*ms && overtaken >= 10),
+		"only %d frames found a queue full, none was later than %d ns, %d scenarios overtook", lost, late, overtaken)
 }
 
 // problems are what no machine may make of a run.
@@ -282,7 +276,6 @@ func TestParseRefusals(t *testing.T) {
 		}
 	}
 	r, err := Parse([]byte(`{` + hosts + `,"noise":{"wake_ns":7},"seed":3}`))
-	if err != nil || r.Noise.WakeNS != 7 || r.Noise.ReadNS != Quiet().ReadNS || r.Seed != 3 {
-		t.Errorf("got %+v, %v", r, err)
-	}
+	assert.That(t, err == nil && r.Noise.WakeNS == 7 && r.Noise.ReadNS == Quiet().ReadNS && r.Seed == 3, "got %+v, %v",
+		r, err)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"testing"
 
+	"containernet-env/link_emulator/assert"
 	"containernet-env/link_emulator/hang"
 )
 
@@ -22,9 +23,7 @@ func TestMain(m *testing.M) {
 func open(t testing.TB, limit int) *Ring {
 	t.Helper()
 	r, err := Open(limit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
@@ -34,9 +33,7 @@ func open(t testing.TB, limit int) *Ring {
 }
 
 func TestThisKernelPassesTheCheck(t *testing.T) {
-	if err := Check(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, Check())
 }
 
 // The kernel's stamp of a frame is the one that Go expects: for all lengths, over several laps, with the right time.
@@ -50,14 +47,10 @@ func TestProgramStampsEveryFrame(t *testing.T) {
 			frame[at] = byte(random.Uint32())
 		}
 		kept, err := r.run(frame)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		nowNS := hang.StampNS()
 		atNS, ok := r.Take(frame, false)
-		if kept != len(frame) || !ok {
-			t.Fatalf("frame %d of %d bytes: %d bytes stay, stamped %v", i, len(frame), kept, ok)
-		}
+		assert.Must(t, kept == len(frame) && ok, "frame %d of %d bytes: %d bytes stay, stamped %v", i, len(frame), kept, ok)
 		if atNS < lastNS-1000 || atNS > nowNS+1000 { // the two readings of the clock differ by some 100 ns
 			t.Fatalf("frame %d is stamped %d ns after it, %d ns before now", i, lastNS-atNS, nowNS-atNS)
 		}
@@ -73,17 +66,13 @@ func TestProgramDropsFramesAtTheLimit(t *testing.T) {
 	frame := frameOf(1)
 	for i := range 3 * few {
 		kept, err := r.run(frame)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := len(frame); i >= few && kept != 0 || i < few && kept != want {
-			t.Fatalf("frame %d: %d bytes stay", i, kept)
-		}
+		assert.OK(t, err)
+		want := len(frame)
+		assert.Must(t, (i < few || kept == 0) && (i >= few || kept == want), "frame %d: %d bytes stay", i, kept)
 	}
 	for range few {
-		if _, ok := r.Take(frame, false); !ok {
-			t.Fatal("a stamp was overwritten")
-		}
+		_, ok := r.Take(frame, false)
+		assert.Must(t, ok, "a stamp was overwritten")
 	}
 	r.Release(0, false)
 	if kept, err := r.run(frame); err != nil || kept == 0 {

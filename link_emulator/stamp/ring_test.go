@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"containernet-env/link_emulator/assert"
 )
 
 const (
@@ -20,16 +22,13 @@ func frameOf(number int) []byte {
 
 func mustTake(t *testing.T, r *Ring, frame []byte, wantNS int64) {
 	t.Helper()
-	if atNS, ok := r.Take(frame, false); !ok || atNS != wantNS {
-		t.Fatalf("got %d, %v, want %d", atNS, ok, wantNS)
-	}
+	atNS, ok := r.Take(frame, false)
+	assert.Must(t, ok && atNS == wantNS, "got %d, %v, want %d", atNS, ok, wantNS)
 }
 
 func mustPut(t *testing.T, r *Ring, frame []byte, atNS int64) {
 	t.Helper()
-	if !r.Put(frame, atNS) {
-		t.Fatal("refused")
-	}
+	assert.Must(t, r.Put(frame, atNS), "refused")
 }
 
 // put and take have frames of so many numbers, which are their times, too.
@@ -49,9 +48,7 @@ func take(t *testing.T, r *Ring, first, count int) {
 
 func expectGivenUp(t *testing.T, r *Ring, want uint64) {
 	t.Helper()
-	if r.GivenUp() != want {
-		t.Errorf("%d stamps were given up, want %d", r.GivenUp(), want)
-	}
+	assert.That(t, r.GivenUp() == want, "%d stamps were given up, want %d", r.GivenUp(), want)
 }
 
 func TestFramesTakeTheirStampsOverManyLaps(t *testing.T) {
@@ -78,9 +75,8 @@ func TestLapsRepeat(t *testing.T) {
 		for i := range uint64(ringStamps) {
 			r.write(start-ringStamps+i, frameOf(1), -1) // the lap before
 		}
-		if _, ok := r.Take(frameOf(1), false); ok {
-			t.Fatalf("lap %d: a stamp of the lap before was taken", lap)
-		}
+		_, ok := r.Take(frameOf(1), false)
+		assert.Must(t, !ok, "lap %d: a stamp of the lap before was taken", lap)
 		put(t, r, 1, 3)
 		take(t, r, 1, 3)
 		expectGivenUp(t, r, 0)
@@ -92,14 +88,11 @@ func TestLapsRepeat(t *testing.T) {
 func TestFullRingRefusesAndKeeps(t *testing.T) {
 	r := NewInMemory(limit)
 	for i := range 5 * ringStamps {
-		if admitted := r.Put(frameOf(i), int64(i)); admitted != (i < limit) {
-			t.Fatalf("frame %d: admitted %v", i, admitted)
-		}
+		admitted := r.Put(frameOf(i), int64(i))
+		assert.Must(t, admitted == (i < limit), "frame %d: admitted %v", i, admitted)
 	}
 	take(t, r, 0, limit)
-	if r.Put(frameOf(0), 0) {
-		t.Error("admitted although nothing was released")
-	}
+	assert.That(t, !r.Put(frameOf(0), 0), "admitted although nothing was released")
 	r.Release(0, false)
 	put(t, r, 7, 1)
 	take(t, r, 7, 1)
@@ -111,9 +104,8 @@ func TestStampThatIsBeingWritten(t *testing.T) {
 	slow := r.reserve()
 	mustPut(t, r, frameOf(2), 20)
 	mustTake(t, r, frameOf(2), 20)
-	if _, ok := r.Take(frameOf(1), false); ok {
-		t.Error("a frame took a stamp that is not complete")
-	}
+	_, ok := r.Take(frameOf(1), false)
+	assert.That(t, !ok, "a frame took a stamp that is not complete")
 	r.write(slow, frameOf(1), 10)
 	mustTake(t, r, frameOf(1), 10)
 	expectGivenUp(t, r, 0)
@@ -142,9 +134,8 @@ func TestEmptyQueueGivesOldStampsUp(t *testing.T) {
 	expectGivenUp(t, r, 0)
 	r.Release(3+lostNS, true) // stamp 3 is new: its frame may not be in the queue yet
 	expectGivenUp(t, r, 3)
-	if got := *r.read; got != 3 {
-		t.Errorf("%d stamps may be written again, want 3", got)
-	}
+	got := *r.read
+	assert.That(t, got == 3, "%d stamps may be written again, want 3", got)
 	mustTake(t, r, frameOf(3), 3+lostNS)
 }
 
@@ -153,9 +144,8 @@ func TestUnknownFrames(t *testing.T) {
 	r := NewInMemory(limit)
 	for i := range 3 * ringStamps {
 		mustPut(t, r, frameOf(i), int64(i))
-		if _, ok := r.Take(frameOf(-1), false); ok {
-			t.Fatal("a frame took the stamp of another")
-		}
+		_, ok := r.Take(frameOf(-1), false)
+		assert.Must(t, !ok, "a frame took the stamp of another")
 		r.Release(int64(i), false)
 	}
 	expectGivenUp(t, r, 3*ringStamps)
@@ -204,9 +194,8 @@ func TestTaggedFrames(t *testing.T) {
 		mustTake(t, r, tagged, 10)
 	}
 	mustPut(t, r, tagged, 10)
-	if _, ok := r.Take(plain, false); ok {
-		t.Error("a frame without a tag took the stamp of one with a tag")
-	}
+	_, ok := r.Take(plain, false)
+	assert.That(t, !ok, "a frame without a tag took the stamp of one with a tag")
 }
 
 func TestFramesOfEveryLengthDiffer(t *testing.T) {
@@ -216,9 +205,8 @@ func TestFramesOfEveryLengthDiffer(t *testing.T) {
 			frame := make([]byte, length)
 			frame[bit/8] = 1 << (bit % 8)
 			where := fmt.Sprintf("bit %d of %d bytes", bit, length)
-			if other := seen[contentOf(frame)]; other != "" {
-				t.Fatalf("%s and %s have the same content", where, other)
-			}
+			other := seen[contentOf(frame)]
+			assert.Must(t, other == "", "%s and %s have the same content", where, other)
 			seen[contentOf(frame)] = where
 		}
 	}
@@ -248,9 +236,8 @@ func TestFrameThatIsOvertakenTooOften(t *testing.T) {
 		if overtaking < ringStamps {
 			expectGivenUp(t, r, 0)
 		}
-		if _, ok := r.Take(frameOf(1), false); ok {
-			t.Error("a stamp was taken twice")
-		}
+		_, ok := r.Take(frameOf(1), false)
+		assert.That(t, !ok, "a stamp was taken twice")
 	}
 }
 

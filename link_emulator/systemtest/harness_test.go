@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"containernet-env/link_emulator/assert"
 	"containernet-env/link_emulator/hang"
 )
 
@@ -47,21 +48,14 @@ func inRole(role string) *exec.Cmd {
 	return command
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // startProcess starts the process of a host, which ends with the test.
 func startProcess(t testing.TB, change func(*exec.Cmd)) *exec.Cmd {
 	t.Helper()
 	process := inRole("host")
 	change(process)
 	life, err := process.StdinPipe()
-	must(t, err)
-	must(t, process.Start())
+	assert.OK(t, err)
+	assert.OK(t, process.Start())
 	t.Cleanup(func() {
 		life.Close()
 		_ = process.Wait() // some tests kill it
@@ -83,7 +77,7 @@ type client struct {
 func start(t testing.TB, command *exec.Cmd) *client {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	must(t, err)
+	assert.OK(t, err)
 	far := os.NewFile(uintptr(fds[1]), "control of the emulator")
 	defer far.Close()
 	e := &client{
@@ -95,7 +89,7 @@ func start(t testing.TB, command *exec.Cmd) *client {
 	}
 	e.process.ExtraFiles = []*os.File{far}
 	e.process.Stderr = os.Stderr
-	must(t, e.process.Start())
+	assert.OK(t, e.process.Start())
 	go func() { e.ended <- e.process.Wait() }()
 	go func() {
 		defer close(e.lines)
@@ -126,9 +120,8 @@ func (e *client) awaitEnd(status int) {
 	e.t.Helper()
 	select {
 	case <-e.ended:
-		if got := e.process.ProcessState.ExitCode(); got != status {
-			e.t.Errorf("the emulator ended with status %d, want %d", got, status)
-		}
+		got := e.process.ProcessState.ExitCode()
+		assert.That(e.t, got == status, "the emulator ended with status %d, want %d", got, status)
 	case <-hang.After():
 		e.t.Error("the emulator keeps running without its driver")
 		_ = e.process.Process.Kill()
@@ -138,16 +131,14 @@ func (e *client) awaitEnd(status int) {
 func (e *client) send(line string) {
 	e.t.Helper()
 	_, err := io.WriteString(e.control, line+"\n")
-	must(e.t, err)
+	assert.OK(e.t, err)
 }
 
 func (e *client) next() string {
 	e.t.Helper()
 	select {
 	case line, ok := <-e.lines:
-		if !ok {
-			e.t.Fatal("the emulator closed the connection")
-		}
+		assert.Must(e.t, ok, "the emulator closed the connection")
 		return line
 	case <-hang.After():
 		e.t.Fatal("no line came within the deadline")
@@ -159,9 +150,8 @@ type fields = map[string]any
 
 func parse(t testing.TB, line string) (value fields) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(line), &value); err != nil {
-		t.Fatalf("%v in %q", err, line)
-	}
+	err := json.Unmarshal([]byte(line), &value)
+	assert.Must(t, err == nil, "%v in %q", err, line)
 	return value
 }
 
@@ -174,11 +164,9 @@ func (e *client) ask(op string, more fields) fields {
 		request[name] = value
 	}
 	line, err := json.Marshal(request)
-	must(e.t, err)
+	assert.OK(e.t, err)
 	e.send(string(line))
 	reply := parse(e.t, e.next())
-	if reply["ok"] != true {
-		e.t.Fatalf("%s: %v", line, reply)
-	}
+	assert.Must(e.t, reply["ok"] == true, "%s: %v", line, reply)
 	return reply["result"].(fields)
 }

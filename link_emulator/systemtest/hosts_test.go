@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"containernet-env/link_emulator/assert"
 	"containernet-env/link_emulator/netns"
 )
 
@@ -72,9 +73,8 @@ func startHost(t testing.TB, index int) *host {
 // inside runs fn on a thread in the host's namespace.
 func (h *host) inside(fn func() error) {
 	h.t.Helper()
-	if err := netns.Do(h.pid(), -1, fn); err != nil {
-		h.t.Fatalf("%s: %v", h.name, err)
-	}
+	err := netns.Do(h.pid(), -1, fn)
+	assert.Must(h.t, err == nil, "%s: %v", h.name, err)
 }
 
 // bringUp gives the host's interface its address and brings it up.

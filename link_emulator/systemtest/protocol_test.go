@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"containernet-env/link_emulator/assert"
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/emulator"
 	"containernet-env/link_emulator/hang"
@@ -154,9 +155,7 @@ func (s session) expect(request string, said ...string) {
 	s.t.Helper()
 	reply := s.carry(request)
 	for _, text := range said {
-		if !strings.Contains(reply, text) {
-			s.t.Errorf("%s\n got %s\nwant something with %s", request, reply, text)
-		}
+		assert.That(s.t, strings.Contains(reply, text), "%s\n got %s\nwant something with %s", request, reply, text)
 	}
 }
 
@@ -164,7 +163,7 @@ func (s session) expect(request string, said ...string) {
 // one before; `...` stands for fields that an example does not show.
 func TestREADME(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
-	must(t, err)
+	assert.OK(t, err)
 	s := startFakes(t, "")
 	used := map[string]bool{}
 	for example := range strings.SplitSeq(strings.ReplaceAll(string(text), "\n  ", ""), "\n") {
@@ -175,7 +174,7 @@ func TestREADME(t *testing.T) {
 		case kind == "<" && line[0] == '{':
 			compare(t, line+" ", parse(t, strings.ReplaceAll(s.localize(line), "...", `"...":0`)), parse(t, s.next()))
 		case example == "! the process 4242 ends":
-			must(t, s.host.Process.Kill())
+			assert.OK(t, s.host.Process.Kill())
 		case kind == "!":
 			t.Fatalf("the test does not know how to do %q", line)
 		}
@@ -183,9 +182,7 @@ func TestREADME(t *testing.T) {
 	refusal := parse(t, s.carry(`{"id":1,"op":""}`))["error"].(string)
 	_, all, _ := strings.Cut(refusal, "allowed: ")
 	for op := range strings.SplitSeq(all, ", ") {
-		if !used[op] {
-			t.Errorf("README.md has no example of %q", op)
-		}
+		assert.That(t, used[op], "README.md has no example of %q", op)
 	}
 }
 
@@ -199,13 +196,11 @@ func compare(t *testing.T, path string, want, got any) {
 	gotMap, _ := got.(fields)
 	field := path[strings.LastIndex(path, " "):]
 	free := strings.Contains(varies, field+" ") || strings.HasSuffix(path, "self_test max_ns")
-	if reflect.TypeOf(want) != reflect.TypeOf(got) || !isMap && !free && !reflect.DeepEqual(want, got) {
-		t.Errorf("%s: got %v, the example has %v", path, got, want)
-	}
+	assert.That(t, reflect.TypeOf(want) == reflect.TypeOf(got) && (isMap || free || reflect.DeepEqual(want, got)),
+		"%s: got %v, the example has %v", path, got, want)
 	for name := range gotMap {
-		if _, shown := wantMap[name]; !shown && wantMap["..."] == nil {
-			t.Errorf("%s: the example lacks %q", path, name)
-		}
+		_, shown := wantMap[name]
+		assert.That(t, shown || wantMap["..."] != nil, "%s: the example lacks %q", path, name)
 	}
 	for name, value := range wantMap {
 		if name != "..." {
@@ -232,11 +227,10 @@ func TestRefusals(t *testing.T) {
 		t.Helper()
 		var reply struct{ Error string }
 		answer := s.carry(request)
-		must(t, json.Unmarshal([]byte(answer), &reply))
-		if !strings.HasPrefix(answer, `{"id":`+id+`,"ok":false,"error":`) || !strings.Contains(reply.Error, said) ||
-			strings.Contains(reply.Error, "\n") {
-			t.Errorf("%s\n got %s\nwant a refusal with id %s that says %q", request, answer, id, said)
-		}
+		assert.OK(t, json.Unmarshal([]byte(answer), &reply))
+		assert.That(t, strings.HasPrefix(answer, `{"id":`+id+`,"ok":false,"error":`) &&
+			strings.Contains(reply.Error, said) && !strings.Contains(reply.Error, "\n"),
+			"%s\n got %s\nwant a refusal with id %s that says %q", request, answer, id, said)
 	}
 	for request, said := range map[string]string{
 		`not JSON`:                           `invalid character`,
@@ -427,19 +421,17 @@ func FuzzServe(f *testing.F) {
 				wanted++
 			}
 		}
-		if got := s.answers(t, input); len(got) != wanted {
-			t.Errorf("%q: %d replies to %d lines", input, len(got), wanted)
-		}
+		got := s.answers(t, input)
+		assert.That(t, len(got) == wanted, "%q: %d replies to %d lines", input, len(got), wanted)
 		s.clear(t)
 		var pages, resident int64
 		statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.process.Process.Pid))
-		must(t, err)
+		assert.OK(t, err)
 		if _, err := fmt.Sscan(string(statm), &pages, &resident); err != nil {
 			t.Fatal(err)
 		}
-		if held := resident * int64(os.Getpagesize()); held > maxBytes {
-			t.Errorf("%q: %d bytes are held", input, held)
-		}
+		held := resident * int64(os.Getpagesize())
+		assert.That(t, held <= maxBytes, "%q: %d bytes are held", input, held)
 	})
 }
 
@@ -455,9 +447,8 @@ func (s session) answers(t *testing.T, input []byte) (replies []answered) {
 	for {
 		line := s.next()
 		var reply answered
-		if err := json.Unmarshal([]byte(line), &reply); err != nil {
-			t.Fatalf("%q: reply %q: %v", input, line, err)
-		}
+		err := json.Unmarshal([]byte(line), &reply)
+		assert.Must(t, err == nil, "%q: reply %q: %v", input, line, err)
 		switch {
 		case reply.Event != "":
 			continue // a process that the input names has ended
@@ -483,9 +474,7 @@ func (s session) clear(t *testing.T) {
 	t.Helper()
 	var held struct{ Links, Ports, Switches map[string]json.RawMessage }
 	stats := s.answers(t, []byte(`{"id":1,"op":"stats"}`))
-	if len(stats) != 1 || json.Unmarshal(stats[0].Result, &held) != nil {
-		t.Fatalf("stats: %+v", stats)
-	}
+	assert.Must(t, len(stats) == 1 && json.Unmarshal(stats[0].Result, &held) == nil, "stats: %+v", stats)
 	var requests []byte
 	for _, kind := range []struct {
 		op    string
@@ -493,13 +482,11 @@ func (s session) clear(t *testing.T) {
 	}{{"remove_link", held.Links}, {"remove_port", held.Ports}, {"remove_switch", held.Switches}} {
 		for name := range kind.names {
 			line, err := json.Marshal(map[string]any{"id": 1, "op": kind.op, "name": name})
-			must(t, err)
+			assert.OK(t, err)
 			requests = append(append(requests, line...), '\n')
 		}
 	}
 	for _, reply := range s.answers(t, requests) {
-		if !reply.OK {
-			t.Errorf("it cannot be removed: %s", reply.Error)
-		}
+		assert.That(t, reply.OK, "it cannot be removed: %s", reply.Error)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"containernet-env/link_emulator/assert"
 	"containernet-env/link_emulator/hang"
 	"containernet-env/link_emulator/rtt"
 )
@@ -38,30 +39,30 @@ func prober(t testing.TB, verb string, hosts []*host, request fields, result any
 	}
 	request["hosts"] = list
 	input, err := json.Marshal(request)
-	must(t, err)
+	assert.OK(t, err)
 	var stdout, stderr bytes.Buffer
 	command := exec.Command(binary, verb)
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(input), &stdout, &stderr
-	must(t, command.Start())
+	assert.OK(t, command.Start())
 	return func() {
 		t.Helper()
 		if err := command.Wait(); err != nil {
 			t.Fatalf("%s: %v: %s", verb, err, stderr.String())
 		}
-		must(t, json.Unmarshal(stdout.Bytes(), result))
+		assert.OK(t, json.Unmarshal(stdout.Bytes(), result))
 	}
 }
 
 // A prober that waits for a request ends with the pipe of its caller.
 func TestProberEndsWithItsCaller(t *testing.T) {
 	theirs, ours, err := os.Pipe()
-	must(t, err)
+	assert.OK(t, err)
 	command := exec.Command(binary, "rtt", "--life-fd", "3")
 	command.ExtraFiles = []*os.File{theirs}
 	if _, err := command.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	must(t, command.Start())
+	assert.OK(t, command.Start())
 	theirs.Close()
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
@@ -83,22 +84,18 @@ func TestRoundTripsAreNeverEarly(t *testing.T) {
 	delays := []time.Duration{0, 3 * time.Millisecond, 3 * time.Millisecond, 50 * time.Millisecond}
 	_, hosts := star(t, delays...)
 	result := measure(t, hosts, fields{"probes": 50})
-	if len(result.Pairs) != 6 || result.FrameBytes != 98 {
-		t.Fatalf("%d pairs of frames of %d bytes, want 6 of 98", len(result.Pairs), result.FrameBytes)
-	}
+	assert.Must(t, len(result.Pairs) == 6 && result.FrameBytes == 98, "%d pairs of frames of %d bytes, want 6 of 98",
+		len(result.Pairs), result.FrameBytes)
 	index := 0
 	for i := range hosts {
 		for j := i + 1; j < len(hosts); j++ {
 			pair := result.Pairs[index]
 			index++
 			want := 2 * (delays[i] + delays[j])
-			if pair.A != hosts[i].name || pair.B != hosts[j].name || pair.MedianNS == nil || pair.Lost > 0 {
-				t.Fatalf("got %+v", pair)
-			}
+			assert.Must(t, pair.A == hosts[i].name && pair.B == hosts[j].name && pair.MedianNS != nil && pair.Lost == 0,
+				"got %+v", pair)
 			for _, ns := range pair.SamplesNS {
-				if time.Duration(ns) < want {
-					t.Errorf("%s - %s: a sample of %v is early", pair.A, pair.B, time.Duration(ns))
-				}
+				assert.That(t, time.Duration(ns) >= want, "%s - %s: a sample of %v is early", pair.A, pair.B, time.Duration(ns))
 			}
 		}
 	}
@@ -108,9 +105,7 @@ func TestSelfTestOfTheKernelsTAPs(t *testing.T) {
 	hello := startEmulator(t).ask("hello", nil)
 	result := hello["self_test"].(map[string]any)
 	t.Logf("%v, latencies %v", result, hello["latencies"])
-	if result["echoes"] == 0.0 {
-		t.Errorf("got %v", result)
-	}
+	assert.That(t, result["echoes"] != 0.0, "got %v", result)
 	if result["passed"] != true { // a busy machine is no fault of the emulator's
 		t.Logf("the self-test failed: %v", result["reason"])
 	}
@@ -122,7 +117,7 @@ func TestIdleCoresAreKeptInTheirShallowestState(t *testing.T) {
 	hello := startEmulator(t).ask("hello", nil)
 	files := fmt.Sprintf("/proc/%v/fd", hello["pid"])
 	entries, err := os.ReadDir(files)
-	must(t, err)
+	assert.OK(t, err)
 	held := false
 	for _, entry := range entries {
 		if target, err := os.Readlink(filepath.Join(files, entry.Name())); err == nil && target == device {
@@ -130,24 +125,20 @@ func TestIdleCoresAreKeptInTheirShallowestState(t *testing.T) {
 		}
 	}
 	_, missing := os.Stat(device)
-	if held != (missing == nil) || hello["kept_awake"] != held || (hello["kept_awake_reason"] == "") != held {
-		t.Errorf("%s open: %t, there: %t; hello says %v, %q", device, held, missing == nil, hello["kept_awake"],
-			hello["kept_awake_reason"])
-	}
+	assert.That(t, held == (missing == nil) && hello["kept_awake"] == held && (hello["kept_awake_reason"] == "") == held,
+		"%s open: %t, there: %t; hello says %v, %q", device, held, missing == nil, hello["kept_awake"],
+		hello["kept_awake_reason"])
 }
 
 func TestHostDeath(t *testing.T) {
 	e, hosts := star(t, 0, 0, 0)
 	victim := hosts[2]
-	must(t, victim.process.Process.Kill())
+	assert.OK(t, victim.process.Process.Kill())
 	event := parse(t, e.next())
-	if event["event"] != "port_down" || event["port"] != victim.name ||
-		event["reason"] != fmt.Sprintf("host process %d ended", victim.pid()) {
-		t.Errorf("got event %v", event)
-	}
-	if link := e.ask("read_link", fields{"name": victim.name}); link["up"] != false {
-		t.Errorf("the link of the dead host: %v", link)
-	}
+	assert.That(t, event["event"] == "port_down" && event["port"] == victim.name &&
+		event["reason"] == fmt.Sprintf("host process %d ended", victim.pid()), "got event %v", event)
+	link := e.ask("read_link", fields{"name": victim.name})
+	assert.That(t, link["up"] == false, "the link of the dead host: %v", link)
 	if result := measure(t, hosts[:2], fields{"probes": 3}); result.Pairs[0].MedianNS == nil {
 		t.Error("the others cannot reach each other any more")
 	}
@@ -165,38 +156,32 @@ func TestHostDeath(t *testing.T) {
 func TestDriverDeathLeavesNothing(t *testing.T) {
 	e, hosts := star(t, 0, 0)
 	for _, h := range hosts {
-		if !h.hasInterface() {
-			t.Fatalf("%s has no interface at first", h.name)
-		}
+		assert.Must(t, h.hasInterface(), "%s has no interface at first", h.name)
 	}
 	// The terminal's Ctrl-C and hang-up go to the whole process group: it must survive them.
 	for _, signal := range []unix.Signal{unix.SIGINT, unix.SIGHUP} {
-		must(t, e.process.Process.Signal(signal))
+		assert.OK(t, e.process.Process.Signal(signal))
 	}
 	e.ask("hello", nil)
 	e.stop()
 	for _, h := range hosts {
-		if h.hasInterface() {
-			t.Errorf("%s still has its interface", h.name)
-		}
+		assert.That(t, !h.hasInterface(), "%s still has its interface", h.name)
 	}
 }
 
 // The driver is killed with an event unread: its socket answers with a reset, which is an end like any other.
 func TestDriverDeathWithSomethingUnread(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	must(t, err)
+	assert.OK(t, err)
 	far := os.NewFile(uintptr(fds[1]), "control of the emulator")
 	process := exec.Command(binary, "serve", "--control-fd", "3")
 	process.ExtraFiles = []*os.File{far}
-	must(t, process.Start())
+	assert.OK(t, process.Start())
 	far.Close()
 	if _, err := unix.Write(fds[0], []byte("{\"id\":1,\"op\":\"hello\"}\n")); err != nil {
 		t.Fatal(err)
 	}
-	if !hang.Readable(fds[0]) {
-		t.Error("no reply came")
-	}
+	assert.That(t, hang.Readable(fds[0]), "no reply came")
 	unix.Close(fds[0])
 	if err := process.Wait(); err != nil {
 		t.Errorf("the emulator ended with %v, want status 0", err)
@@ -205,13 +190,11 @@ func TestDriverDeathWithSomethingUnread(t *testing.T) {
 
 func TestTerminate(t *testing.T) {
 	e, hosts := star(t, 0)
-	must(t, e.process.Process.Signal(unix.SIGTERM))
+	assert.OK(t, e.process.Process.Signal(unix.SIGTERM))
 	e.awaitEnd(0)
 	e.control.Close()
 	e.control = nil
-	if hosts[0].hasInterface() {
-		t.Error("the interface is still there")
-	}
+	assert.That(t, !hosts[0].hasInterface(), "the interface is still there")
 }
 
 func TestRemovedPortFreesTheNameAtOnce(t *testing.T) {
@@ -220,9 +203,7 @@ func TestRemovedPortFreesTheNameAtOnce(t *testing.T) {
 	for range 3 {
 		e.ask("remove_link", fields{"name": h.name})
 		e.ask("remove_port", fields{"name": h.name})
-		if h.hasInterface() {
-			t.Fatal("the interface is still there")
-		}
+		assert.Must(t, !h.hasInterface(), "the interface is still there")
 		e.addPort(h)
 		e.addLink(h, 0)
 	}
@@ -237,9 +218,8 @@ func TestInterfaceAsConfigured(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if made.MTU != 9000 || made.HardwareAddr.String() != "02:00:00:00:00:07" || made.Flags&net.FlagUp != 0 {
-			t.Errorf("got %+v", made)
-		}
+		assert.That(t, made.MTU == 9000 && made.HardwareAddr.String() == "02:00:00:00:00:07" && made.Flags&net.FlagUp == 0,
+			"got %+v", made)
 		return nil
 	})
 }
@@ -250,11 +230,8 @@ func TestFrameToAnInterfaceThatIsDownIsCounted(t *testing.T) {
 	e.addPort(down)
 	e.addLink(down, 0)
 	result := measure(t, []*host{hosts[0], down}, fields{"probes": 1, "timeout_ms": 100})
-	if result.Pairs[0].MedianNS != nil || result.Pairs[0].Lost == 0 {
-		t.Errorf("got %+v", result.Pairs[0])
-	}
+	assert.That(t, result.Pairs[0].MedianNS == nil && result.Pairs[0].Lost != 0, "got %+v", result.Pairs[0])
 	link := e.ask("read_link", fields{"name": down.name})
-	if drops := link["b_to_a"].(map[string]any)["drops"].(map[string]any); drops["down"] == 0.0 {
-		t.Errorf("drops: %v", drops)
-	}
+	drops := link["b_to_a"].(map[string]any)["drops"].(map[string]any)
+	assert.That(t, drops["down"] != 0.0, "drops: %v", drops)
 }

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"containernet-env/link_emulator/assert"
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/hang"
 	"containernet-env/link_emulator/probe"
@@ -47,7 +48,7 @@ func stampedTAP(t testing.TB) (tap device.Device, socket int) {
 	h.mac = net.HardwareAddr{2, 0, 0, 0, 0, 1}
 	tap, err := device.OpenTap(device.TapSpec{PID: h.pid(), PIDFD: -1, IfName: h.ifName, MAC: h.mac, MTU: 1500,
 		Stamps: true})
-	must(t, err)
+	assert.OK(t, err)
 	h.bringUp()
 	h.inside(func() (err error) {
 		if socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
@@ -77,13 +78,9 @@ func readStamped(t testing.TB, tap device.Device) (frame []byte, atNS int64) {
 		if errno == unix.EAGAIN {
 			return nil, 0
 		}
-		if errno != 0 {
-			t.Fatal(errno)
-		}
+		assert.Must(t, errno == 0, "%v", errno)
 		atNS, ok := tap.Stamps().Take(buffer[:n], false)
-		if !ok {
-			t.Fatalf("no stamp of a frame of %d bytes: % x", n, buffer[:20])
-		}
+		assert.Must(t, ok, "no stamp of a frame of %d bytes: % x", n, buffer[:20])
 		if bytes.Equal(buffer[12:14], []byte{0x88, 0xb5}) {
 			return buffer[:n], atNS
 		}
@@ -94,9 +91,7 @@ func readStamped(t testing.TB, tap device.Device) (frame []byte, atNS int64) {
 func awaitStamped(t testing.TB, tap device.Device) (frame []byte, atNS int64) {
 	t.Helper()
 	for frame == nil {
-		if !hang.Readable(tap.FD()) {
-			t.Fatal("no frame came")
-		}
+		assert.Must(t, hang.Readable(tap.FD()), "no frame came")
 		frame, atNS = readStamped(t, tap)
 	}
 	return frame, atNS
@@ -109,7 +104,7 @@ func TestStampsOfAFullQueue(t *testing.T) {
 	const sent = 2 * device.TxQueueLen
 	for _, equal := range []bool{false, true} {
 		droppedBefore, err := tap.KernelDrops()
-		must(t, err)
+		assert.OK(t, err)
 		var beforeNS, afterNS [sent]int64
 		send := func(i int) {
 			number := i
@@ -126,20 +121,16 @@ func TestStampsOfAFullQueue(t *testing.T) {
 			send(i)
 		}
 		drops, err := tap.KernelDrops()
-		must(t, err)
+		assert.OK(t, err)
 		dropped := int(drops.Since(droppedBefore).Queue)
 		admitted := sent - 1 - dropped
-		if admitted > device.TxQueueLen || admitted < device.TxQueueLen*95/100 {
-			t.Errorf("%d frames dropped of %d, want all but nearly %d", dropped, sent-1, device.TxQueueLen)
-		}
+		assert.That(t, admitted <= device.TxQueueLen && admitted >= device.TxQueueLen*95/100,
+			"%d frames dropped of %d, want all but nearly %d", dropped, sent-1, device.TxQueueLen)
 		expect := func(i int) {
 			frame, atNS := awaitStamped(t, tap)
-			if !equal && numberOf(frame) != i {
-				t.Fatalf("got frame %d, want %d", numberOf(frame), i)
-			}
-			if atNS < beforeNS[i]-clockErrorNS || atNS > afterNS[i]+clockErrorNS {
-				t.Fatalf("equal %v: frame %d is stamped %d ns after it was sent", equal, i, atNS-beforeNS[i])
-			}
+			assert.Must(t, equal || numberOf(frame) == i, "got frame %d, want %d", numberOf(frame), i)
+			assert.Must(t, atNS >= beforeNS[i]-clockErrorNS && atNS <= afterNS[i]+clockErrorNS,
+				"equal %v: frame %d is stamped %d ns after it was sent", equal, i, atNS-beforeNS[i])
 		}
 		for i := range admitted - 10 { // the kernel's own frames may have taken some places
 			expect(i)
@@ -150,9 +141,8 @@ func TestStampsOfAFullQueue(t *testing.T) {
 		send(sent - 1)
 		expect(sent - 1)
 		tap.Stamps().Release(0, false)
-		if got := tap.Stamps().GivenUp(); got != 0 {
-			t.Errorf("equal %v: %d stamps have no frame", equal, got)
-		}
+		got := tap.Stamps().GivenUp()
+		assert.That(t, got == 0, "equal %v: %d stamps have no frame", equal, got)
 	}
 }
 
@@ -199,9 +189,8 @@ func TestStampsOfConcurrentSenders(t *testing.T) {
 	}
 	group.Wait()
 	t.Logf("%d of %d frames were read after one with a later stamp", overtaken, read)
-	if got := tap.Stamps().GivenUp(); got != 0 {
-		t.Errorf("%d stamps have no frame", got)
-	}
+	got := tap.Stamps().GivenUp()
+	assert.That(t, got == 0, "%d stamps have no frame", got)
 }
 
 // An emulator that is stopped, and goes on when more frames have come, delivers all of them, none early: neither those
@@ -217,19 +206,18 @@ func TestAStopMakesNoFrameEarly(t *testing.T) {
 	}
 	for received() < 1000 { // the stream has begun
 	}
-	must(t, e.process.Process.Signal(unix.SIGSTOP))
+	assert.OK(t, e.process.Process.Signal(unix.SIGSTOP))
 	for range 100 {
 		hang.Pause()
 	}
-	must(t, e.process.Process.Signal(unix.SIGCONT))
+	assert.OK(t, e.process.Process.Signal(unix.SIGCONT))
 	await()
 	if moved := result.ClockStepNS; moved > clockErrorNS || moved < -clockErrorNS {
 		t.Skipf("disturbed: the clock was set by %d ns meanwhile", moved)
 	}
 	stream := result.Streams[0]
-	if stream.Received != stream.Sent || result.Hosts[1].RingLost > 0 {
-		t.Fatalf("%d of %d frames arrived: %+v", stream.Received, stream.Sent, result.Hosts)
-	}
+	assert.Must(t, stream.Received == stream.Sent && result.Hosts[1].RingLost == 0, "%d of %d frames arrived: %+v",
+		stream.Received, stream.Sent, result.Hosts)
 	least, most := slices.Min(stream.DelayNS)-2*delay.Nanoseconds(), slices.Max(stream.DelayNS)-2*delay.Nanoseconds()
 	stats := e.ask("stats", nil)
 	late := stats["lateness"].(fields)
@@ -278,7 +266,6 @@ func TestStampsAreGrantedOrTheReasonIsSaid(t *testing.T) {
 	refused.Env = append(refused.Env, programVariable+"="+binary)
 	hello := start(t, refused).ask("hello", nil)
 	t.Logf("without CAP_BPF: %v", hello["stamps_reason"])
-	if hello["stamps"] != "read" || !strings.Contains(hello["stamps_reason"].(string), "operation not permitted") {
-		t.Errorf("without CAP_BPF: %v, %q", hello["stamps"], hello["stamps_reason"])
-	}
+	assert.That(t, hello["stamps"] == "read" && strings.Contains(hello["stamps_reason"].(string),
+		"operation not permitted"), "without CAP_BPF: %v, %q", hello["stamps"], hello["stamps_reason"])
 }

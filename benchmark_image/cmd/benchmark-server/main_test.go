@@ -6,20 +6,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"containernet-env/benchmark_image/internal/assert"
 )
 
 // TestBothClientsMustBeThere has a folder with one of the two.
 func TestBothClientsMustBeThere(t *testing.T) {
 	client := filepath.Join(t.TempDir(), "benchmark-client")
-	if err := os.WriteFile(client, nil, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.WriteFile(client, nil, 0o700))
 	var said strings.Builder
 	status := run([]string{"--client=" + client, "--listen=nowhere"}, io.Discard, &said)
-	if want := "find benchmark-client: stat " + client + "-tls: no such file or directory"; status != exitFailed ||
-		!strings.Contains(said.String(), want) {
-		t.Errorf("status %d, %s, want %q", status, &said, want)
-	}
+	want := "find benchmark-client: stat " + client + "-tls: no such file or directory"
+	assert.That(t, status == exitFailed && strings.Contains(said.String(), want), "status %d, %s, want %q", status,
+		&said, want)
 }
 
 func TestFlagsAreCheckedBeforeAnythingIsServed(t *testing.T) {

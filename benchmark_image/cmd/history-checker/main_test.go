@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/verify"
@@ -35,9 +36,7 @@ func violated(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "a.jsonl.gz")
 	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	defer file.Close()
 	w := history.NewWriter(file, "p/", 1)
 	start := time.Unix(1_700_000_000, 0)
@@ -65,12 +64,8 @@ func TestAViolationHasAPictureWhereItCanBeDrawn(t *testing.T) {
 			&result); err != nil || status != exitViolated || (result.Violation.Picture == picture) != drawn {
 			t.Fatalf("%s: status %d, %v, %s", picture, status, err, &stdout)
 		}
-		if (stderr.Len() == 0) != drawn {
-			t.Errorf("%s: %s", picture, &stderr)
-		}
+		assert.That(t, (stderr.Len() == 0) == drawn, "%s: %s", picture, &stderr)
 	}
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(place), "*"))
-	if err != nil || len(left) != 1 || left[0] != place {
-		t.Errorf("%v are left, %v", left, err)
-	}
+	assert.That(t, err == nil && len(left) == 1 && left[0] == place, "%v are left, %v", left, err)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/inputtest"
 )
 
@@ -14,9 +15,7 @@ import (
 func parsed(t testing.TB, text string) *List {
 	t.Helper()
 	l, err := Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	l.lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
 		switch host {
 		case "here":
@@ -67,9 +66,8 @@ func TestEndpointsThatMayBeAsked(t *testing.T) {
 		for _, endpoint := range strings.Fields(c.not_) {
 			err := l.Check(t.Context(), endpoint)
 			remedy := "--allow=" + l.String() + "," + endpoint
-			if err == nil || !strings.Contains(err.Error(), endpoint) || !strings.Contains(err.Error(), remedy) {
-				t.Errorf("%q: %s: %v", c.list, endpoint, err)
-			}
+			assert.That(t, err != nil && strings.Contains(err.Error(), endpoint) && strings.Contains(err.Error(), remedy),
+				"%q: %s: %v", c.list, endpoint, err)
 		}
 	}
 }
@@ -91,9 +89,8 @@ func TestConnectionsThatMayBeOpened(t *testing.T) {
 	} {
 		err := l.Permit(c.endpoint, netip.MustParseAddrPort(c.address))
 		named := func(text string) bool { return err == nil || strings.Contains(err.Error(), text) }
-		if (err == nil) != c.want || !named(c.endpoint) || !named(c.address) {
-			t.Errorf("%s at %s: %v", c.endpoint, c.address, err)
-		}
+		assert.That(t, (err == nil) == c.want && named(c.endpoint) && named(c.address), "%s at %s: %v", c.endpoint,
+			c.address, err)
 	}
 }
 
@@ -106,23 +103,19 @@ func TestListsThatAreRefused(t *testing.T) {
 		"etcd1/24":               "10.0.0.0/24",
 		"10.0.0.1:1, 10.0.0.2:1": "host name",
 	} {
-		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
-		}
+		_, err := Parse(text)
+		assert.That(t, err != nil && strings.Contains(err.Error(), want), "%q: %v, want %q", text, err, want)
 	}
 }
 
 // TestNetworksOfThisMachine holds what needs no particular machine: neither loopback nor link-local networks are there.
 func TestNetworksOfThisMachine(t *testing.T) {
 	networks, err := connectedNetworks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for _, n := range networks {
 		address := n.prefix.Addr()
-		if address.IsLoopback() || address.IsLinkLocalUnicast() || n.prefix.Bits() == 0 || n.prefix != n.prefix.Masked() {
-			t.Errorf("%v", n.prefix)
-		}
+		assert.That(t, !address.IsLoopback() && !address.IsLinkLocalUnicast() && n.prefix.Bits() != 0 &&
+			n.prefix == n.prefix.Masked(), "%v", n.prefix)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/simulated"
@@ -77,7 +78,7 @@ func simulate(t testing.TB, run program) *server {
 func openResults(t testing.TB) *Results {
 	t.Helper()
 	results, err := OpenResults(t.TempDir())
-	must(t, err)
+	assert.OK(t, err)
 	t.Cleanup(func() { _ = results.lock.Close() })
 	return results
 }
@@ -152,7 +153,7 @@ func (s *server) call(ctx context.Context, method, path, body string, fields map
 	[]byte) {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
-	must(s.t, err)
+	assert.OK(s.t, err)
 	for name, value := range fields {
 		request.Header.Set(name, value)
 	}
@@ -161,17 +162,14 @@ func (s *server) call(ctx context.Context, method, path, body string, fields map
 	}
 	response, err := s.client.Do(request)
 	if err != nil {
-		if ctx.Err() == nil {
-			s.t.Errorf("%s %s: %v", method, path, err)
-		}
+		assert.That(s.t, ctx.Err() != nil, "%s %s: %v", method, path, err)
 		return 0, nil, nil
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
 	kind := response.Header.Get("Content-Type")
-	if err != nil || path != "/progress/stream" && (kind != "application/json" || !json.Valid(answer)) {
-		s.t.Errorf("%s %s answers %q of type %q, %v", method, path, answer, kind, err)
-	}
+	assert.That(s.t, err == nil && (path == "/progress/stream" || (kind == "application/json" && json.Valid(answer))),
+		"%s %s answers %q of type %q, %v", method, path, answer, kind, err)
 	return response.StatusCode, response.Header, answer
 }
 
@@ -195,16 +193,7 @@ func (s *server) begin(path, body string) (leave context.CancelFunc, answered <-
 // failed reads an answer to a benchmark that failed.
 func failed(t testing.TB, answer []byte) (f failure) {
 	t.Helper()
-	if err := json.Unmarshal(answer, &f); err != nil {
-		t.Errorf("%v in %s", err, answer)
-	}
+	err := json.Unmarshal(answer, &f)
+	assert.That(t, err == nil, "%v in %s", err, answer)
 	return f
-}
-
-// must ends a test in which what prepares it fails.
-func must(t testing.TB, problems ...error) {
-	t.Helper()
-	if err := errors.Join(problems...); err != nil {
-		t.Fatal(err)
-	}
 }

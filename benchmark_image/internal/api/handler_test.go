@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/inputtest"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/simulated"
@@ -61,12 +62,10 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"POST", "/benchmark/write", strings.Repeat(" ", MaxBody+1), 413, "65536 bytes"},
 	} {
 		status, header, answer := s.send(c.method, c.path, c.body)
-		if status != c.status || !strings.Contains(string(answer), c.want) {
-			t.Errorf("%s %s %.80s: %d %s, want %d with %s", c.method, c.path, c.body, status, answer, c.status, c.want)
-		}
-		if (header.Get("Allow") != "") != (status == 405) {
-			t.Errorf("%s %s: Allow is %q", c.method, c.path, header.Get("Allow"))
-		}
+		assert.That(t, status == c.status && strings.Contains(string(answer), c.want),
+			"%s %s %.80s: %d %s, want %d with %s", c.method, c.path, c.body, status, answer, c.status, c.want)
+		assert.That(t, (header.Get("Allow") != "") == (status == 405), "%s %s: Allow is %q", c.method, c.path,
+			header.Get("Allow"))
 	}
 }
 
@@ -76,9 +75,8 @@ const thousand = `{"endpoints":"127.0.0.1:1","total":1000}`
 func jobOf(t *testing.T, answer []byte) string {
 	t.Helper()
 	var in struct{ Job string }
-	if err := json.Unmarshal(answer, &in); err != nil {
-		t.Fatalf("%v in %s", err, answer)
-	}
+	err := json.Unmarshal(answer, &in)
+	assert.Must(t, err == nil, "%v in %s", err, answer)
 	return in.Job
 }
 
@@ -109,10 +107,8 @@ func TestABenchmarkUnderWay(t *testing.T) {
 		}
 		r := <-answered
 		f := failed(t, r.answer)
-		if r.status != 500 || f.Message != "cancelled" || f.Result == nil || f.Result.OK != 500 || *f.Job != job ||
-			*f.Result.Job != job {
-			t.Errorf("%d %s", r.status, r.answer)
-		}
+		assert.That(t, r.status == 500 && f.Message == "cancelled" && f.Result != nil && f.Result.OK == 500 &&
+			*f.Job == job && *f.Result.Job == job, "%d %s", r.status, r.answer)
 		if _, _, answer := s.send("POST", "/benchmark/cancel", ""); string(answer) != "{\"cancelled\":false}\n" {
 			t.Errorf("cancel of nothing: %s", answer)
 		}
@@ -123,9 +119,8 @@ func TestABenchmarkUnderWay(t *testing.T) {
 		}
 		for i, want := range []int{500, 404} {
 			status, _, kept := s.send("GET", spec.ResultPath+job, "")
-			if status != want || i == 0 && !bytes.Equal(kept, r.answer) {
-				t.Errorf("fetched %d times: %d %s", i+1, status, kept)
-			}
+			assert.That(t, status == want && (i != 0 || bytes.Equal(kept, r.answer)), "fetched %d times: %d %s", i+1, status,
+				kept)
 		}
 	})
 }
@@ -145,15 +140,13 @@ func TestTheProgressIsStreamed(t *testing.T) {
 		var done []int
 		for lines := bufio.NewScanner(bytes.NewReader(answer)); lines.Scan(); {
 			var status Status
-			if err := json.Unmarshal(lines.Bytes(), &status); err != nil || status.Running != (status.Total == 90) {
-				t.Errorf("%v in %s", err, lines.Bytes())
-			}
+			err := json.Unmarshal(lines.Bytes(), &status)
+			assert.That(t, err == nil && status.Running == (status.Total == 90), "%v in %s", err, lines.Bytes())
 			done = append(done, status.Done)
 		}
-		if got := fmt.Sprint(done); status != 200 || got != "[0 20 40 60 80 0]" ||
-			header.Get("Content-Type") != "application/x-ndjson" {
-			t.Errorf("%d %v %s", status, header, got)
-		}
+		got := fmt.Sprint(done)
+		assert.That(t, status == 200 && got == "[0 20 40 60 80 0]" && header.Get("Content-Type") == "application/x-ndjson",
+			"%d %v %s", status, header, got)
 		s.Runner.Cancel()
 		<-second
 	})
@@ -162,13 +155,9 @@ func TestTheProgressIsStreamed(t *testing.T) {
 func TestStreamsAreBounded(t *testing.T) {
 	s := simulate(t, decodeOnly)
 	s.streams.Store(maxStreams)
-	if status, _, answer := s.send("GET", "/progress/stream",
-		""); status != 429 || !strings.Contains(string(answer), "16") {
-		t.Errorf("%d %s", status, answer)
-	}
-	if s.streams.Load() != maxStreams {
-		t.Error("a refused stream is counted")
-	}
+	status, _, answer := s.send("GET", "/progress/stream", "")
+	assert.That(t, status == 429 && strings.Contains(string(answer), "16"), "%d %s", status, answer)
+	assert.That(t, s.streams.Load() == maxStreams, "a refused stream is counted")
 }
 
 // TestClientsThatMisbehave has what a client prints, and how it ends.
@@ -204,9 +193,8 @@ func TestClientsThatMisbehave(t *testing.T) {
 				return c.ended
 			})
 			status, _, answer := s.send("POST", "/benchmark/read", seedRead)
-			if status != 500 || !strings.Contains(string(answer), c.want) || len(answer) > 3*maxComplaints {
-				t.Errorf("%d %.300s, want %q", status, answer, c.want)
-			}
+			assert.That(t, status == 500 && strings.Contains(string(answer), c.want) && len(answer) <= 3*maxComplaints,
+				"%d %.300s, want %q", status, answer, c.want)
 		})
 	}
 	s := simulate(t, nil)
@@ -236,17 +224,14 @@ func TestABenchmarkIsBounded(t *testing.T) {
 				return errors.Join(err, ctx.Err())
 			})
 			_, _, answer := s.send("POST", "/benchmark/write", body)
-			if took := simulated.Now().Sub(began); took != want.limit+endGrace {
-				t.Errorf("%s: it takes %v", body, took)
-			}
+			took := simulated.Now().Sub(began)
+			assert.That(t, took == want.limit+endGrace, "%s: it takes %v", body, took)
 			message := failed(t, answer).Message
 			for _, part := range []string{
 				": {\"operation\":\"put\",\"endpoints\":\"[::1]:1\",", want.field,
 				"[client run --output=json --progress=json --allow=0.0.0.0/0,::/0]",
 			} {
-				if !strings.Contains(message, part) {
-					t.Errorf("%s: the client is given %s, want %q", body, message, part)
-				}
+				assert.That(t, strings.Contains(message, part), "%s: the client is given %s, want %q", body, message, part)
 			}
 		})
 	}
@@ -272,9 +257,8 @@ func TestTheGraceFollowsTheWork(t *testing.T) {
 func TestEndedChild(t *testing.T) {
 	for stat, ended := range map[string]bool{"": false, "x": false, ") (": false, "12 (a) b) Z 1": os.Getpid() == 1,
 		"12 (a": false} {
-		if _, got := endedChild(stat); got != ended {
-			t.Errorf("%q: %v", stat, got)
-		}
+		_, got := endedChild(stat)
+		assert.That(t, got == ended, "%q: %v", stat, got)
 	}
 }
 
@@ -302,9 +286,7 @@ func FuzzRequest(native *testing.F) {
 		request = append(append(request, "\r\n"...), body...)
 		synctest.Test(t, func(t *testing.T) {
 			for _, response := range exchange(t, simulate(t, decodeOnly), request) {
-				if response.StatusCode == http.StatusInternalServerError {
-					t.Errorf("%q: %s", request, response.Status)
-				}
+				assert.That(t, response.StatusCode != http.StatusInternalServerError, "%q: %s", request, response.Status)
 			}
 		})
 	})
@@ -329,9 +311,8 @@ func exchange(t *testing.T, s *server, request []byte) (answers []*http.Response
 	serving := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			defer func() {
-				if fault := recover(); fault != nil {
-					t.Errorf("%q: panic: %v", request, fault)
-				}
+				fault := recover()
+				assert.That(t, fault == nil, "%q: panic: %v", request, fault)
 			}()
 			s.ServeHTTP(w, r)
 		}),
@@ -351,9 +332,7 @@ func exchange(t *testing.T, s *server, request []byte) (answers []*http.Response
 		}
 		synctest.Wait()
 	}()
-	if err := ours.SetDeadline(simulated.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, ours.SetDeadline(simulated.Now().Add(time.Minute)))
 	go ours.Write(request) // which may be refused while it is sent
 	for reader := bufio.NewReader(ours); ; {
 		response, err := http.ReadResponse(reader, nil)
@@ -364,13 +343,10 @@ func exchange(t *testing.T, s *server, request []byte) (answers []*http.Response
 		response.Body.Close()
 		ours := slices.Contains([]string{"application/json", "application/x-ndjson"}, response.Header.Get("Content-Type"))
 		for line := range bytes.Lines(body) {
-			if ours && err == nil && !json.Valid(line) {
-				t.Errorf("%q: the answer %q", request, body)
-			}
+			assert.That(t, !ours || err != nil || json.Valid(line), "%q: the answer %q", request, body)
 		}
-		if !ours && err == nil && response.StatusCode < 400 && response.StatusCode != http.StatusContinue {
-			t.Errorf("%q: %s of another type: %q", request, response.Status, body)
-		}
+		assert.That(t, ours || err != nil || response.StatusCode >= 400 || response.StatusCode == http.StatusContinue,
+			"%q: %s of another type: %q", request, response.Status, body)
 		answers = append(answers, response)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/inputtest"
 	"containernet-env/benchmark_image/internal/spec"
 )
@@ -55,7 +56,7 @@ var routesOf = []struct {
 func TestTheHostHeaderNamesTheServer(t *testing.T) {
 	s := guarded(t)
 	own, err := os.Hostname()
-	must(t, err)
+	assert.OK(t, err)
 	for host, taken := range map[string]bool{
 		"localhost": true, "localhost:8080": true, "LocalHost:1": true, "localhost.:8080": true, "x.localhost:8080": true,
 		"127.0.0.1:8080": true, "192.0.2.7": true, "[::1]:8080": true, "[2001:db8::7]": true,
@@ -68,14 +69,11 @@ func TestTheHostHeaderNamesTheServer(t *testing.T) {
 	} {
 		for _, r := range routesOf {
 			status, _, answer := s.call(t.Context(), r.method, r.path, r.body, map[string]string{"Host": host})
-			if taken && status != r.status {
-				t.Errorf("%s: %s %s: %d %s", host, r.method, r.path, status, answer)
-			}
+			assert.That(t, !taken || status == r.status, "%s: %s %s: %d %s", host, r.method, r.path, status, answer)
 			explained := strings.Contains(string(answer), "--host=NAME") &&
 				strings.Contains(string(answer), `"got":"`+host+`"`)
-			if !taken && (status != 403 || !explained) {
-				t.Errorf("%s: %s %s: %d %s, want 403", host, r.method, r.path, status, answer)
-			}
+			assert.That(t, taken || (status == 403 && explained), "%s: %s %s: %d %s, want 403", host, r.method, r.path,
+				status, answer)
 		}
 	}
 }
@@ -84,9 +82,8 @@ func TestTheHostHeaderNamesTheServer(t *testing.T) {
 func TestRequestsWithoutAHost(t *testing.T) {
 	for _, request := range []string{"GET /progress HTTP/1.0\r\n\r\n", "GET /progress HTTP/1.1\r\nHost:\r\n\r\n"} {
 		synctest.Test(t, func(t *testing.T) {
-			if answers := exchange(t, guarded(t), []byte(request)); len(answers) != 1 || answers[0].StatusCode != 403 {
-				t.Errorf("%q: %v", request, answers)
-			}
+			answers := exchange(t, guarded(t), []byte(request))
+			assert.That(t, len(answers) == 1 && answers[0].StatusCode == 403, "%q: %v", request, answers)
 		})
 	}
 }
@@ -118,9 +115,8 @@ func TestAWebPageStartsNothing(t *testing.T) {
 		}
 		for _, r := range routesOf {
 			status, _, answer := s.call(t.Context(), r.method, r.path, r.body, fields)
-			if c.taken != (status == r.status) || !c.taken && status != 403 {
-				t.Errorf("%s: %s: %d %s", name, r.path, status, answer)
-			}
+			assert.That(t, c.taken == (status == r.status) && (c.taken || status == 403), "%s: %s: %d %s", name, r.path,
+				status, answer)
 		}
 	}
 }
@@ -144,14 +140,11 @@ func TestMembersThatAreNotAllowed(t *testing.T) {
 		s := simulate(t, decodeOnly)
 		s.Runner.Allow = c.allow
 		status, _, answer := s.send("POST", "/benchmark/write", `{"endpoints":"`+c.endpoints+`","total":10}`)
-		if status != c.status {
-			t.Errorf("%q: %s: %d %s", c.allow, c.endpoints, status, answer)
-		}
+		assert.That(t, status == c.status, "%q: %s: %d %s", c.allow, c.endpoints, status, answer)
 		var problem spec.Problem
-		if status == 403 && (json.Unmarshal(answer, &problem) != nil || problem.Field != "endpoints" ||
-			!strings.Contains(c.endpoints, problem.Got.(string)) || !strings.Contains(problem.Message, "--allow=")) {
-			t.Errorf("%q: %s: %s", c.allow, c.endpoints, answer)
-		}
+		assert.That(t, status != 403 || (json.Unmarshal(answer, &problem) == nil && problem.Field == "endpoints" &&
+			strings.Contains(c.endpoints, problem.Got.(string)) && strings.Contains(problem.Message, "--allow=")),
+			"%q: %s: %s", c.allow, c.endpoints, answer)
 	}
 }
 
@@ -174,14 +167,10 @@ func FuzzHost(native *testing.F) {
 		if hosts.refuse(r.WithContext(t.Context())) != nil {
 			return
 		}
-		if site != "same-origin" && site != "none" && site != "" {
-			t.Errorf("Sec-Fetch-Site %q is taken", site)
-		}
+		assert.That(t, site == "same-origin" || site == "none" || site == "", "Sec-Fetch-Site %q is taken", site)
 		own := strings.HasSuffix(origin, "//"+host) || strings.Contains(origin, "//"+host+"/") || strings.Contains(origin,
 			"@")
-		if site == "" && origin != "" && !own {
-			t.Errorf("origin %q is taken for host %q", origin, host)
-		}
+		assert.That(t, site != "" || origin == "" || own, "origin %q is taken for host %q", origin, host)
 		page, err := url.Parse("http://" + host + "/")
 		if err != nil {
 			return // no browser sends it
@@ -191,8 +180,6 @@ func FuzzHost(native *testing.F) {
 		machine, err := os.Hostname()
 		known := name == "localhost" || strings.HasSuffix(name, ".localhost") || name == "load" ||
 			err == nil && strings.EqualFold(name, machine)
-		if notNumber != nil && !known {
-			t.Errorf("host %q is taken, it is %q to browsers", host, name)
-		}
+		assert.That(t, notNumber == nil || known, "host %q is taken, it is %q to browsers", host, name)
 	})
 }

@@ -28,6 +28,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/client"
 	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/report"
@@ -63,7 +64,7 @@ func start(t *testing.T) *server {
 	t.Helper()
 	t.Setenv(asClient, "1")
 	self, err := os.Executable()
-	must(t, err)
+	assert.OK(t, err)
 	return serve(t, self)
 }
 
@@ -81,7 +82,7 @@ func serve(t testing.TB, client string) *server {
 func script(t *testing.T, text string) *server {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "client")
-	must(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700))
+	assert.OK(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700))
 	return serve(t, path)
 }
 
@@ -101,21 +102,17 @@ func TestACallersConnectionEndsTheBenchmark(t *testing.T) {
 	job := runningJob(t, s.Handler)
 	member.Hang()
 	leave()
-	if r := <-answered; r.status != 0 {
-		t.Errorf("the caller got %d %s", r.status, r.answer)
-	}
+	r := <-answered
+	assert.That(t, r.status == 0, "the caller got %d %s", r.status, r.answer)
 	var statuses []int // while it runs, the result, and none: the server removes what it has sent
 	hang.Until(t, "the result to be removed", func() bool {
 		status, _, answer := s.send("GET", spec.ResultPath+job, "")
-		if f := failed(t, answer); status == 500 && (f.Result == nil || *f.Result.Reason != "cancelled") {
-			t.Errorf("%s", answer)
-		}
+		f := failed(t, answer)
+		assert.That(t, status != 500 || (f.Result != nil && *f.Result.Reason == "cancelled"), "%s", answer)
 		statuses = append(statuses, status)
 		return status == 404
 	})
-	if !slices.Contains(statuses, 500) {
-		t.Errorf("there was no result: %v", statuses)
-	}
+	assert.That(t, slices.Contains(statuses, 500), "there was no result: %v", statuses)
 }
 
 // withGrace starts programs that get this much time to end.
@@ -137,9 +134,8 @@ func TestAStoppedClientIsSeenAndReplaced(t *testing.T) {
 	runningJob(t, s.Handler)
 	children.mu.Lock()
 	for pid := range children.own {
-		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-			t.Error(err)
-		}
+		err := syscall.Kill(pid, syscall.SIGSTOP)
+		assert.That(t, err == nil, "%v", err)
 	}
 	children.mu.Unlock()
 	hang.Until(t, "silence", func() bool { return s.Runner.Status().ClientSilentS > 0.5 })
@@ -177,7 +173,7 @@ func TestClientsThatEnd(t *testing.T) {
 func whole(t *testing.T, options Options) (s *server, end func()) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	assert.OK(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error)
 	options.Results = openResults(t)
@@ -209,29 +205,26 @@ func TestServeKeepsItsOptions(t *testing.T) {
 func TestServeEndsAtOnceAndAnswersWhatItHas(t *testing.T) {
 	t.Setenv(asClient, "1")
 	self, err := os.Executable()
-	must(t, err)
+	assert.OK(t, err)
 	member := etcdtest.Start(t, 1).Members[0]
 	s, end := whole(t, Options{Client: self, Allow: member.Endpoint})
 	_, answered := s.begin("/benchmark/write", `{"endpoints":"`+member.Endpoint+`","total":10000000}`)
 	hang.Until(t, "requests", func() bool { return member.Requests.Load() > 10 })
 	end()
-	if r := <-answered; *failed(t, r.answer).Result.Reason != "cancelled" {
-		t.Errorf("the benchmark under way answers %s", r.answer)
-	}
+	r := <-answered
+	assert.That(t, *failed(t, r.answer).Result.Reason == "cancelled", "the benchmark under way answers %s", r.answer)
 }
 
 func TestReapingLeavesOwnChildrenAlone(t *testing.T) {
 	var children Children
 	wait, err := children.Start(t.Context(), Program{Args: []string{"/bin/true"}})
-	must(t, err)
+	assert.OK(t, err)
 	orphan := exec.Command("true")
-	must(t, orphan.Start())
+	assert.OK(t, orphan.Start())
 	reaped := 0
 	hang.Until(t, "the orphan", func() bool {
 		n, err := children.ReapOrphans()
-		if err != nil {
-			t.Error(err)
-		}
+		assert.That(t, err == nil, "%v", err)
 		reaped += n
 		return reaped > 0
 	})
@@ -251,10 +244,10 @@ func TestFilesAreOfTheServersFolder(t *testing.T) {
 	ca, _, _ := authority.Files()
 	t.Setenv(spec.PasswordVariable, "sesame")
 	self, err := os.Executable()
-	must(t, err)
+	assert.OK(t, err)
 	program := filepath.Join(t.TempDir(), "client")
 	for path, with := range map[string]string{program: "none", program + "-tls": "with TLS"} {
-		must(t, os.WriteFile(path, []byte("#!/bin/sh\n"+asClient+"='"+with+"' exec "+self+" \"$@\"\n"), 0o700))
+		assert.OK(t, os.WriteFile(path, []byte("#!/bin/sh\n"+asClient+"='"+with+"' exec "+self+" \"$@\"\n"), 0o700))
 	}
 	s := serve(t, program)
 	var logged strings.Builder
@@ -274,19 +267,17 @@ func TestFilesAreOfTheServersFolder(t *testing.T) {
 		{body("ca.pem", "nobody"), 500, "authentication failed, invalid user ID or password"},
 	} {
 		status, _, answer := s.send("POST", "/benchmark/write", c.body)
-		if status != c.status || !strings.Contains(string(answer),
-			c.want) || strings.Contains(string(answer)+logged.String(), "sesame") {
-			t.Errorf("%s: %d %s, want %d with %s; the log: %s", c.body, status, answer, c.status, c.want, logged.String())
-		}
+		assert.That(t, status == c.status && strings.Contains(string(answer), c.want) &&
+			!strings.Contains(string(answer)+logged.String(), "sesame"), "%s: %d %s, want %d with %s; the log: %s", c.body,
+			status, answer, c.status, c.want, logged.String())
 	}
 	_, _, answer := s.send("POST", "/benchmark/write", body("ca.pem", "root"))
 	var result report.Result
 	err = json.Unmarshal(answer, &result)
 	status, _, again := s.send("POST", "/benchmark/write", string(result.Configured))
-	if err != nil || status != 200 || len(cluster.Keys()) != 50 {
-		t.Errorf("what was configured, %s, is refused when it is sent again: %s; %d keys",
-			result.Configured, again, len(cluster.Keys()))
-	}
+	assert.That(t, err == nil && status == 200 && len(cluster.Keys()) == 50,
+		"what was configured, %s, is refused when it is sent again: %s; %d keys", result.Configured, again,
+		len(cluster.Keys()))
 }
 
 const examplesFile = "examples.md"
@@ -302,7 +293,7 @@ var update = flag.Bool("update", false, "write the answers of the examples anew"
 // examples. Answers must be equal, except for measured figures.
 func TestExamplesInTheDocs(t *testing.T) {
 	encoded, err := os.ReadFile(examplesFile)
-	must(t, err)
+	assert.OK(t, err)
 	text := string(encoded)
 	examples := example.FindAllStringSubmatch(text, -1)
 	if blocks := strings.Count(text, "```sh"); len(examples) != blocks || blocks < 5 {
@@ -337,7 +328,7 @@ func TestExamplesInTheDocs(t *testing.T) {
 			continue
 		}
 		var got, want any
-		must(t, json.Unmarshal([]byte(strings.NewReplacer(toDocs...).Replace(string(answer))), &got))
+		assert.OK(t, json.Unmarshal([]byte(strings.NewReplacer(toDocs...).Replace(string(answer))), &got))
 		if err := json.Unmarshal([]byte(e[3]), &want); err != nil {
 			t.Errorf("the answer of %s in the docs: %v", e[1], err)
 		}
@@ -349,7 +340,7 @@ func TestExamplesInTheDocs(t *testing.T) {
 		}
 	}
 	if *update {
-		must(t, os.WriteFile(examplesFile, []byte(text), 0o644))
+		assert.OK(t, os.WriteFile(examplesFile, []byte(text), 0o644))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/spec"
 )
 
@@ -21,12 +22,10 @@ func TestAnAnswerIsKeptUntilItIsFetched(t *testing.T) {
 	s, restarted := simulate(t, decodeOnly), simulate(t, nil)
 	_, _, answer := s.send("POST", "/benchmark/write", thousand)
 	reopened, err := OpenResults(s.Runner.Results.dir)
-	must(t, err)
+	assert.OK(t, err)
 	restarted.Runner.Results = reopened
 	status, _, kept := restarted.send("GET", spec.ResultPath+jobOf(t, answer), "")
-	if status != 200 || !bytes.Equal(kept, answer) {
-		t.Errorf("%d %s\nwant %s", status, kept, answer)
-	}
+	assert.That(t, status == 200 && bytes.Equal(kept, answer), "%d %s\nwant %s", status, kept, answer)
 	if entries, err := os.ReadDir(reopened.dir); err != nil || len(entries) > 0 {
 		t.Errorf("%v is left, %v", entries, err)
 	}
@@ -37,9 +36,7 @@ func TestTheLastHistoryIsKept(t *testing.T) {
 	text := ""
 	s := simulate(t, func(ctx context.Context, p Program) error {
 		path, keeps := strings.CutPrefix(p.Args[len(p.Args)-1], "--history-file=")
-		if keeps != (text != "") {
-			t.Errorf("%q: a client with %v", text, p.Args)
-		}
+		assert.That(t, keeps == (text != ""), "%q: a client with %v", text, p.Args)
 		if keeps {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				return err
@@ -57,12 +54,11 @@ func TestTheLastHistoryIsKept(t *testing.T) {
 			kept = text
 		}
 		response, err := s.client.Get(s.url + "/benchmark/history")
-		must(t, err)
+		assert.OK(t, err)
 		got, err := io.ReadAll(response.Body)
-		if err != nil || response.StatusCode != 200 || string(got) != kept || response.ContentLength != int64(len(kept)) ||
-			response.Header.Get("Content-Type") != "application/gzip" {
-			t.Errorf("%d %v %q, %v", response.StatusCode, response.Header, got, err)
-		}
+		assert.That(t, err == nil && response.StatusCode == 200 && string(got) == kept &&
+			response.ContentLength == int64(len(kept)) && response.Header.Get("Content-Type") == "application/gzip",
+			"%d %v %q, %v", response.StatusCode, response.Header, got, err)
 	}
 	s.Runner.Forget()
 	left, err := filepath.Glob(filepath.Join(s.Runner.Results.dir, "*history*"))
@@ -77,10 +73,10 @@ func TestKeptResultsAreBounded(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	put := func(i, size int) {
 		ids[i] = newJob()
-		must(t, results.Put(ids[i], 200, bytes.Repeat([]byte("x"), size)))
+		assert.OK(t, results.Put(ids[i], 200, bytes.Repeat([]byte("x"), size)))
 		// In the order in which they came, whatever the resolution of the file system.
 		at := begin.Add(time.Duration(i) * time.Second)
-		must(t, os.Chtimes(filepath.Join(results.dir, ids[i]+".200.json"), at, at))
+		assert.OK(t, os.Chtimes(filepath.Join(results.dir, ids[i]+".200.json"), at, at))
 	}
 	kept := func() (text string) {
 		for _, id := range ids {
@@ -88,7 +84,7 @@ func TestKeptResultsAreBounded(t *testing.T) {
 				break
 			}
 			_, _, found, err := results.Get(id)
-			must(t, err)
+			assert.OK(t, err)
 			text += map[bool]string{true: "+", false: "-"}[found]
 		}
 		return text
@@ -109,35 +105,33 @@ func TestKeptResultsAreBounded(t *testing.T) {
 func TestWhatAKilledServerLeftIsRemoved(t *testing.T) {
 	killed := openResults(t)
 	id := newJob()
-	must(t, killed.Put(id, 200, nil))
+	assert.OK(t, killed.Put(id, 200, nil))
 	history, err := killed.newHistory()
-	must(t, err)
+	assert.OK(t, err)
 	stay := []string{"mine.json.part", "benchmark-history-mine.jsonl.gz", id + ".200.json"}
 	left := []string{newJob() + ".500.json.part", filepath.Base(history)}
 	for _, name := range []string{stay[0], stay[1], left[0]} {
-		must(t, os.WriteFile(filepath.Join(killed.dir, name), nil, 0o600))
+		assert.OK(t, os.WriteFile(filepath.Join(killed.dir, name), nil, 0o600))
 	}
 	check := func(when string, want ...string) {
 		t.Helper()
 		entries, err := os.ReadDir(killed.dir)
-		must(t, err)
+		assert.OK(t, err)
 		var got []string
 		for _, entry := range entries {
 			got = append(got, entry.Name())
 		}
 		slices.Sort(want)
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", when, got, want)
-		}
+		assert.That(t, slices.Equal(got, want), "%s: %v, want %v", when, got, want)
 	}
 	kill := func(r *Results) {
 		t.Helper()
-		must(t, r.lock.Close())
+		assert.OK(t, r.lock.Close())
 	}
 	last := killed
 	for range 2 { // each one begins before the one before it ends
 		beside, err := OpenResults(killed.dir)
-		must(t, err)
+		assert.OK(t, err)
 		check("beside another server", slices.Concat(stay, left)...)
 		kill(last)
 		last = beside
@@ -154,11 +148,11 @@ func TestWhatAKilledServerLeftIsRemoved(t *testing.T) {
 func TestOnlyADirectoryOfOnesOwnKeepsResults(t *testing.T) {
 	dir := t.TempDir()
 	open := filepath.Join(dir, "open")
-	must(t, os.Mkdir(open, 0o700))
-	must(t, os.Chmod(open, 0o777))
+	assert.OK(t, os.Mkdir(open, 0o700))
+	assert.OK(t, os.Chmod(open, 0o777))
 	link, file := filepath.Join(dir, "link"), filepath.Join(dir, "file")
-	must(t, os.Symlink(t.TempDir(), link))
-	must(t, os.WriteFile(file, nil, 0o600))
+	assert.OK(t, os.Symlink(t.TempDir(), link))
+	assert.OK(t, os.WriteFile(file, nil, 0o600))
 	for _, path := range []string{open, link, file} {
 		if _, err := OpenResults(path); err == nil {
 			t.Errorf("%s keeps results", path)

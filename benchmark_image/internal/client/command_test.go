@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/reporttest"
@@ -41,28 +42,18 @@ func call(t *testing.T, w *worldtest.World, args ...string) (status int, stdout,
 func callJSON(t *testing.T, w *worldtest.World, args ...string) (status int, result report.Result, stderr string) {
 	t.Helper()
 	status, stdout, stderr := call(t, w, append(args, "--output=json")...)
-	if err := json.Unmarshal([]byte(stdout), &result); err != nil {
-		t.Fatalf("%q: %v, stdout %q, stderr %s", args, err, stdout, stderr)
-	}
+	err := json.Unmarshal([]byte(stdout), &result)
+	assert.Must(t, err == nil, "%q: %v, stdout %q, stderr %s", args, err, stdout, stderr)
 	reporttest.Check(t, []byte(stdout))
 	return status, result, stderr
-}
-
-// must ends a test in which what prepares it fails.
-func must(t testing.TB, problems ...error) {
-	t.Helper()
-	if err := errors.Join(problems...); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // succeed runs a load that must succeed.
 func succeed(t *testing.T, w *worldtest.World, args ...string) report.Result {
 	t.Helper()
 	status, result, stderr := callJSON(t, w, args...)
-	if status != ExitOK || result.OK != result.Requests {
-		t.Fatalf("%q: status %d, %+v, %s", args, status, result.Outcomes, stderr)
-	}
+	assert.Must(t, status == ExitOK && result.OK == result.Requests, "%q: status %d, %+v, %s", args, status,
+		result.Outcomes, stderr)
 	return result
 }
 
@@ -113,9 +104,8 @@ func TestWhatIsNotSupportedIsRefused(t *testing.T) {
 		}
 	}
 	status, _, stderr := call(t, nil, "range", "a", "")
-	if status != ExitUsage || !strings.Contains(stderr, "--from-key") {
-		t.Errorf("an empty END: status %d, stderr %q", status, stderr)
-	}
+	assert.That(t, status == ExitUsage && strings.Contains(stderr, "--from-key"), "an empty END: status %d, stderr %q",
+		status, stderr)
 }
 
 func TestFlagsThatChangeNothingAreAccepted(t *testing.T) {
@@ -123,10 +113,8 @@ func TestFlagsThatChangeNothingAreAccepted(t *testing.T) {
 		cluster := etcdtest.Simulate(w, 1, nil)
 		args := "put --total 1 --rate 0 --cert= --user= --compact-interval 0s --compact-index-delta 1000 " +
 			"--check-hashkv=false --endpoints "
-		if status, _, stderr := call(t, w,
-			strings.Fields(args+cluster.Members[0].Endpoint)...); status != ExitOK || stderr != "" {
-			t.Errorf("status %d, stderr %q", status, stderr)
-		}
+		status, _, stderr := call(t, w, strings.Fields(args+cluster.Members[0].Endpoint)...)
+		assert.That(t, status == ExitOK && stderr == "", "status %d, stderr %q", status, stderr)
 	})
 }
 
@@ -145,7 +133,7 @@ func TestTheServersSpecIsReadFromStandardInput(t *testing.T) {
 	want := spec.Default(spec.Range)
 	want.Key, want.End, want.RunTimeout = "k", spec.AllKeys, 90*time.Second
 	encoded, err := json.Marshal(&want)
-	must(t, err)
+	assert.OK(t, err)
 	for input, problem := range map[string]string{
 		string(encoded): "", "": "it is empty", `{"operation":"put"}`: "endpoints is missing",
 		string(encoded) + strings.Repeat(" ", spec.MaxEncoded): "larger than 131072 bytes",
@@ -153,9 +141,7 @@ func TestTheServersSpecIsReadFromStandardInput(t *testing.T) {
 		got, _, err := parse([]string{"run", "--output=json", "--progress=json"}, "dev", strings.NewReader(input), io.Discard)
 		switch {
 		case problem != "":
-			if err == nil || !strings.Contains(err.Error(), problem) {
-				t.Errorf("%.100q: %v, want %q", input, err, problem)
-			}
+			assert.That(t, err != nil && strings.Contains(err.Error(), problem), "%.100q: %v, want %q", input, err, problem)
 		case err != nil || !reflect.DeepEqual(*got, want):
 			t.Errorf("%s\n got  %+v, %v\n want %+v", input, got, err, want)
 		}
@@ -197,9 +183,7 @@ func TestFlagsMakeTheSpecThatABodyMakes(t *testing.T) {
 			`{"endpoints":"a:1","key":"p0","prefix":true,"keySize":4,"keySpace":100,"keyPrefix":"p","valSize":9,"verify":true}`},
 	} {
 		want, problem := spec.ParseBody(c.operation, []byte(c.body))
-		if problem != nil {
-			t.Fatal(problem)
-		}
+		assert.Must(t, problem == nil, "%v", problem)
 		got, _, err := parse(strings.Fields(c.args), "dev", nil, io.Discard)
 		if err != nil {
 			t.Errorf("%s: %v", c.args, err)
@@ -215,14 +199,10 @@ func TestPutWritesTheConfiguredKeys(t *testing.T) {
 		endpoints := "--endpoints=" + spec.JoinEndpoints(cluster.Endpoints())
 		status, stdout, stderr := call(t, w, "put", endpoints, "--total=500", "--clients=10", "--conns=4", "--key-size=4",
 			"--val-size=64", "--sequential-keys", "--prefix=w/")
-		if status != ExitOK || stderr != "" || !strings.HasPrefix(stdout, "\nSummary:\n  Total:\t") || strings.Count(stdout,
-			"\n") != 47 {
-			t.Errorf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
-		}
+		assert.That(t, status == ExitOK && stderr == "" && strings.HasPrefix(stdout, "\nSummary:\n  Total:\t") &&
+			strings.Count(stdout, "\n") == 47, "status %d, stderr %q, stdout\n%s", status, stderr, stdout)
 		written := cluster.Keys()
-		if len(written) != 500 {
-			t.Fatalf("%d keys", len(written))
-		}
+		assert.Must(t, len(written) == 500, "%d keys", len(written))
 		for i, key := range written {
 			if want := "w/" + string(keys.Append(nil, uint64(i), 4)); key != want || len(cluster.Value(key)) != 64 {
 				t.Errorf("key %d is %q with %d bytes, want %q with 64", i, key, len(cluster.Value(key)), want)
@@ -291,9 +271,7 @@ func TestCancelReportsWhatThereIs(t *testing.T) {
 				if err := lines.Decode(&p); err != nil {
 					break
 				}
-				if p.Total != 10_000_000 || p.Done > p.Total || p.Errors != 0 {
-					t.Errorf("progress %+v", p)
-				}
+				assert.That(t, p.Total == 10_000_000 && p.Done <= p.Total && p.Errors == 0, "progress %+v", p)
 				if p.Done > 0 {
 					cancel(ErrCancelled)
 					break
@@ -310,11 +288,10 @@ func TestCancelReportsWhatThereIs(t *testing.T) {
 			t.Error(err)
 		}
 		var result report.Result
-		must(t, json.Unmarshal([]byte(stdout.String()), &result))
-		if status != ExitFailed || result.OK == 0 || result.Failed != 0 || !strings.HasPrefix(result.Problem(),
-			"cancelled") || result.SlowestS == nil {
-			t.Errorf("status %d, %s", status, stdout.String())
-		}
+		assert.OK(t, json.Unmarshal([]byte(stdout.String()), &result))
+		assert.That(t, status == ExitFailed && result.OK != 0 && result.Failed == 0 &&
+			strings.HasPrefix(result.Problem(), "cancelled") && result.SlowestS != nil, "status %d, %s", status,
+			stdout.String())
 	})
 }
 
@@ -328,8 +305,7 @@ func TestAReportThatCannotBePrintedIsAFailure(t *testing.T) {
 		var stderr strings.Builder
 		status := mainIn(t.Context(), w, "dev", secure.Files,
 			[]string{"put", "--total=1", "--endpoints=" + cluster.Members[0].Endpoint}, brokenPipe{}, &stderr)
-		if status != ExitFailed || !strings.Contains(stderr.String(), "print the report: broken pipe") {
-			t.Errorf("status %d, stderr %q", status, stderr.String())
-		}
+		assert.That(t, status == ExitFailed && strings.Contains(stderr.String(), "print the report: broken pipe"),
+			"status %d, stderr %q", status, stderr.String())
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
@@ -38,9 +39,7 @@ func keep(t *testing.T, w *worldtest.World, cluster *etcdtest.Cluster, args ...s
 	args = append(append([]string{args[0], "--history", "--history-file=" + path, endpointsOf(cluster)}, mixedArgs...),
 		args[1:]...)
 	_, result, stderr := callJSON(t, w, args...)
-	if result.History == nil || result.History.Lost > 0 {
-		t.Fatalf("history %+v: %s", result.History, stderr)
-	}
+	assert.Must(t, result.History != nil && result.History.Lost == 0, "history %+v: %s", result.History, stderr)
 	return result, path
 }
 
@@ -48,7 +47,7 @@ func keep(t *testing.T, w *worldtest.World, cluster *etcdtest.Cluster, args ...s
 func judge(t *testing.T, path string, events []etcdtest.Event) *verify.Result {
 	t.Helper()
 	file, err := os.Open(path)
-	must(t, err)
+	assert.OK(t, err)
 	defer file.Close()
 	var log *history.Log
 	if events != nil {
@@ -58,7 +57,7 @@ func judge(t *testing.T, path string, events []etcdtest.Event) *verify.Result {
 		}
 	}
 	result, err := verify.Judge(file, log, verify.Limits{Time: time.Minute})
-	must(t, err)
+	assert.OK(t, err)
 	return result
 }
 
@@ -80,13 +79,10 @@ func TestAStoreThatKeepsItsPromisesIsFoundTo(t *testing.T) {
 		} {
 			result, path := keep(t, w, cluster, args...)
 			judged := judge(t, path, cluster.Events())
-			if result.Failed > 0 || judged.Verdict != verify.Holds || judged.Judged < 1500 ||
-				judged.Judged != judged.Operations {
-				t.Errorf("%q: %d failed, %v; %+v", args, result.Failed, result.Errors, judged)
-			}
-			if got, want := judged.Operations, result.Requests; got != want && got != want+500 {
-				t.Errorf("%q: the history has %d of %d operations", args, got, want)
-			}
+			assert.That(t, result.Failed == 0 && judged.Verdict == verify.Holds && judged.Judged >= 1500 &&
+				judged.Judged == judged.Operations, "%q: %d failed, %v; %+v", args, result.Failed, result.Errors, judged)
+			got, want := judged.Operations, result.Requests
+			assert.That(t, got == want || got == want+500, "%q: the history has %d of %d operations", args, got, want)
 		}
 	})
 }
@@ -112,24 +108,19 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			cluster.Broken = c.broken
 			result, path := keep(t, w, cluster, "mixed", "--verify", "--total=4200", "--ratio=0.5")
 			judged := judge(t, path, cluster.Events())
-			if judged.Verdict != verify.Violated || !strings.Contains(judged.Reason, c.reason) || judged.Judged < 1000 {
-				t.Errorf("%s: %+v", name, judged)
-			}
-			if v := judged.Violation; v == nil || len(v.Operations) > 6 {
-				t.Errorf("%s: the violation is %+v", name, v)
-			}
+			assert.That(t, judged.Verdict == verify.Violated && strings.Contains(judged.Reason, c.reason) &&
+				judged.Judged >= 1000, "%s: %+v", name, judged)
+			v := judged.Violation
+			assert.That(t, v != nil && len(v.Operations) <= 6, "%s: the violation is %+v", name, v)
 			if c.without {
-				if alone := judge(t, path, nil); alone.Verdict != verify.Violated {
-					t.Errorf("%s, without the store's history: %+v", name, alone)
-				}
+				alone := judge(t, path, nil)
+				assert.That(t, alone.Verdict == verify.Violated, "%s, without the store's history: %+v", name, alone)
 			}
 			found := c.online == ""
 			for text := range result.Errors {
 				found = found || strings.Contains(text, c.online)
 			}
-			if !found {
-				t.Errorf("%s: no request found %q: %v", name, c.online, result.Errors)
-			}
+			assert.That(t, found, "%s: no request found %q: %v", name, c.online, result.Errors)
 		}
 	})
 }
@@ -164,10 +155,9 @@ func TestWrongAnswersFailALoad(t *testing.T) {
 			}
 			args := append(append(strings.Fields(c.args), mixedArgs...), "mixed", "--total=400", endpointsOf(cluster))
 			status, result, _ := callJSON(t, w, args...)
-			if status != ExitFailed || result.Codes["Check"] < c.least || result.Codes["Check"] != result.Failed ||
-				c.message != "" && result.Errors[c.message] != result.Failed {
-				t.Errorf("%s: status %d, codes %v, errors %v", name, status, result.Codes, result.Errors)
-			}
+			assert.That(t, status == ExitFailed && result.Codes["Check"] >= c.least &&
+				result.Codes["Check"] == result.Failed && (c.message == "" || result.Errors[c.message] == result.Failed),
+				"%s: status %d, codes %v, errors %v", name, status, result.Codes, result.Errors)
 		})
 	}
 }
@@ -181,17 +171,15 @@ func TestMixedLoadsCanBeReadAfterwards(t *testing.T) {
 			{"range", "--verify"}} {
 			succeed(t, w, slices.Concat(args, mixedArgs, []string{"--total=400", endpointsOf(cluster)})...)
 		}
-		if got := string(cluster.Value("000")); got == before {
-			t.Error("no version was written")
-		}
+		got := string(cluster.Value("000"))
+		assert.That(t, got != before, "no version was written")
 		value := []byte(before)
 		value[5]++
 		cluster.Set("000", value)
 		status, result, _ := callJSON(t, w, append([]string{"range", "--verify", "--total=40", endpointsOf(cluster)},
 			mixedArgs...)...)
-		if status != ExitFailed || result.Failed != 1 {
-			t.Errorf("of 40 reads of a key that was changed %d failed", result.Failed)
-		}
+		assert.That(t, status == ExitFailed && result.Failed == 1, "of 40 reads of a key that was changed %d failed",
+			result.Failed)
 	})
 }
 
@@ -216,13 +204,10 @@ func TestOutcomesThatAreUnknown(t *testing.T) {
 		}()
 		result, path := keep(t, w, cluster, "mixed", "--verify", "--duration=2s", "--request-timeout=10ms")
 		judged := judge(t, path, cluster.Events())
-		if result.Outcomes.Unknown == 0 || judged.Unknown == 0 || judged.Verdict != verify.Holds ||
-			judged.Resolved != judged.Unknown {
-			t.Errorf("%d unknown, %+v", result.Outcomes.Unknown, judged)
-		}
-		if alone := judge(t, path, nil); alone.Verdict != verify.Undecided {
-			t.Errorf("without the store's history: %+v", alone)
-		}
+		assert.That(t, result.Outcomes.Unknown != 0 && judged.Unknown != 0 && judged.Verdict == verify.Holds &&
+			judged.Resolved == judged.Unknown, "%d unknown, %+v", result.Outcomes.Unknown, judged)
+		alone := judge(t, path, nil)
+		assert.That(t, alone.Verdict == verify.Undecided, "without the store's history: %+v", alone)
 	})
 }
 
@@ -231,11 +216,9 @@ func TestAHistoryThatCannotBeKeptFailsTheRun(t *testing.T) {
 		cluster := startLoaded(t, w)
 		args := append([]string{"put", "--total=10", "--history", "--history-file=/nowhere/history", endpointsOf(cluster)},
 			mixedArgs...)
-		if status, result, _ := callJSON(t, w,
-			args...); status != ExitFailed || result.Reason == nil || !strings.Contains(*result.Reason, "/nowhere/history") ||
-			result.Done > 0 {
-			t.Errorf("status %d, %+v", status, result)
-		}
+		status, result, _ := callJSON(t, w, args...)
+		assert.That(t, status == ExitFailed && result.Reason != nil &&
+			strings.Contains(*result.Reason, "/nowhere/history") && result.Done == 0, "status %d, %+v", status, result)
 	})
 }
 
@@ -267,11 +250,9 @@ func TestSpansAreVerified(t *testing.T) {
 		read := func(args []string) (failed int, errors map[string]int) {
 			prefix := map[string]string{"range": "--key-prefix=d/", "mixed": "--prefix=d/"}[args[0]]
 			status, result, stderr := callJSON(t, w, slices.Concat(args, common, []string{"--verify", prefix})...)
-			if (status == ExitOK) != (result.Failed == 0) || result.Codes["Check"] != result.Failed ||
-				result.Outcomes.Failed != result.Failed {
-				t.Errorf("%q: status %d, %d failed, outcomes %+v, codes %v, %s", args, status, result.Failed,
-					result.Outcomes, result.Codes, stderr)
-			}
+			assert.That(t, (status == ExitOK) == (result.Failed == 0) && result.Codes["Check"] == result.Failed &&
+				result.Outcomes.Failed == result.Failed, "%q: status %d, %d failed, outcomes %+v, codes %v, %s", args, status,
+				result.Failed, result.Outcomes, result.Codes, stderr)
 			if made := configured(t, result); !made.Verify || made.Named() != (made.KeyOrder == "") || made.KeySpace != 200 {
 				t.Errorf("%q: configured %s", args, result.Configured)
 			}

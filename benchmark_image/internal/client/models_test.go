@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/secure"
@@ -21,9 +22,7 @@ import (
 func configured(t *testing.T, result report.Result) *spec.Spec {
 	t.Helper()
 	s, problem := spec.ParseBody(spec.Operation(result.Operation), result.Configured)
-	if problem != nil {
-		t.Fatal(problem)
-	}
+	assert.Must(t, problem == nil, "%v", problem)
 	return s
 }
 
@@ -35,14 +34,11 @@ func TestAnOverloadedOpenLoopReportsIt(t *testing.T) {
 			"--request-timeout=100ms", "--dial-timeout=1s",
 			"--endpoints="+cluster.Members[0].Endpoint)
 		o := result.Outcomes
-		if status != ExitFailed || o.OK != 0 || o.Unknown < 2 || o.Unsent < 50 ||
-			o.Failed+o.Unknown+o.Unsent > result.Requests || result.Requests != 400 {
-			t.Errorf("status %d, %+v, %d requests, stderr %s", status, o, result.Requests, stderr)
-		}
-		if !result.Schedule.FellBehind || result.Schedule.Unsent != o.Unsent || result.ResponseTime != nil ||
-			result.Codes["DeadlineExceeded"] != o.Unknown-result.Abandoned {
-			t.Errorf("%+v, codes %v", *result.Schedule, result.Codes)
-		}
+		assert.That(t, status == ExitFailed && o.OK == 0 && o.Unknown >= 2 && o.Unsent >= 50 &&
+			o.Failed+o.Unknown+o.Unsent <= result.Requests && result.Requests == 400,
+			"status %d, %+v, %d requests, stderr %s", status, o, result.Requests, stderr)
+		assert.That(t, result.Schedule.FellBehind && result.Schedule.Unsent == o.Unsent && result.ResponseTime == nil &&
+			result.Codes["DeadlineExceeded"] == o.Unknown-result.Abandoned, "%+v, codes %v", *result.Schedule, result.Codes)
 	})
 }
 
@@ -59,11 +55,9 @@ func TestRequestsThatHangAtTheEndAreInTheText(t *testing.T) {
 		if status != ExitFailed || !strings.Contains(stderr, "; 7 requests were cut off by the end and may have happened") {
 			t.Errorf("status %d, stderr %s", status, stderr)
 		}
-		if !strings.Contains(stdout,
-			"\nLeft out: 0 failed, 7 unknown (7 of these cut off by the end), 0 never sent; ") ||
-			!strings.Contains(stdout, " requests, 7 left out):\n") {
-			t.Errorf("stdout %s", stdout)
-		}
+		assert.That(t,
+			strings.Contains(stdout, "\nLeft out: 0 failed, 7 unknown (7 of these cut off by the end), 0 never sent; ") &&
+				strings.Contains(stdout, " requests, 7 left out):\n"), "stdout %s", stdout)
 	})
 }
 
@@ -77,9 +71,8 @@ func TestAWarmupThatFailsIsReported(t *testing.T) {
 		if w := result.Warmup; status != ExitOK || w.OK != 20 || w.Failed != 20 || w.Unknown != 0 || w.Abandoned != 0 {
 			t.Errorf("status %d, %+v", status, *result.Warmup)
 		}
-		if !strings.Contains(stderr, "of 40 requests of the warm-up 20 failed and 0 may have happened") {
-			t.Errorf("stderr %q", stderr)
-		}
+		assert.That(t, strings.Contains(stderr, "of 40 requests of the warm-up 20 failed and 0 may have happened"),
+			"stderr %q", stderr)
 		if _, stdout, _ := call(t, w, read...); !strings.HasSuffix(stdout,
 			"\nWarm-up: 20 ok, 20 failed, 0 unknown (0 of these cut off by the end)\n") {
 			t.Errorf("stdout %s", stdout)
@@ -92,29 +85,23 @@ func TestAWarmupIsInNoFigure(t *testing.T) {
 		cluster := etcdtest.Simulate(w, 1, nil)
 		endpoint := "--endpoints=" + cluster.Members[0].Endpoint
 		status, result, stderr := callJSON(t, w, "put", endpoint, "--total=100", "--clients=4", "--warmup=50")
-		if status != ExitOK || result.OK != 100 || result.Requests != 100 || result.Clients != 4 || result.Warmup.OK != 50 {
-			t.Errorf("status %d, %+v, stderr %s", status, result, stderr)
-		}
+		assert.That(t, status == ExitOK && result.OK == 100 && result.Requests == 100 && result.Clients == 4 &&
+			result.Warmup.OK == 50, "status %d, %+v, stderr %s", status, result, stderr)
 		// Each request writes a key of its own, in the warm-up too.
-		if got := cluster.Members[0].Requests.Load(); got != 150 || len(cluster.Keys()) != 150 {
-			t.Errorf("%d requests wrote %d keys", got, len(cluster.Keys()))
-		}
+		got := cluster.Members[0].Requests.Load()
+		assert.That(t, got == 150 && len(cluster.Keys()) == 150, "%d requests wrote %d keys", got, len(cluster.Keys()))
 		rows := 0
 		for _, row := range result.Timeline {
 			rows += row.OK
 		}
-		if result.ResponseTime.Count != 100 || result.RateOffered != nil || rows != result.OK {
-			t.Errorf("%d latencies, the timeline has %d of %d", result.ResponseTime.Count, rows, result.OK)
-		}
+		assert.That(t, result.ResponseTime.Count == 100 && result.RateOffered == nil && rows == result.OK,
+			"%d latencies, the timeline has %d of %d", result.ResponseTime.Count, rows, result.OK)
 		result = succeed(t, w, "put", endpoint, "--duration=100ms", "--rate=400", "--warmup=50ms", "--clients=4")
-		if *result.RateOffered != 400 || result.OK != 40 || result.Warmup.OK != 20 {
-			t.Errorf("%+v, warm-up %+v", result, result.Warmup)
-		}
+		assert.That(t, *result.RateOffered == 400 && result.OK == 40 && result.Warmup.OK == 20, "%+v, warm-up %+v", result,
+			result.Warmup)
 		status, stdout, _ := call(t, w, "put", endpoint, "--total=20", "--rate=2000", "--clients=4")
-		if status != ExitOK || !strings.Contains(stdout, "  Offered:\t2000.0000 requests/sec\n") || !strings.Contains(stdout,
-			"99.9% in -\n") {
-			t.Errorf("status %d, stdout %s", status, stdout)
-		}
+		assert.That(t, status == ExitOK && strings.Contains(stdout, "  Offered:\t2000.0000 requests/sec\n") &&
+			strings.Contains(stdout, "99.9% in -\n"), "status %d, stdout %s", status, stdout)
 	})
 }
 
@@ -135,10 +122,9 @@ func TestALoadSeedLeavesTheValuesAlone(t *testing.T) {
 		}
 		first, again, other := keysOf("--seed=5", "--load-seed=1"), keysOf("--seed=9", "--load-seed=1"), keysOf("--seed=5",
 			"--load-seed=2")
-		if len(first) != 50 || !slices.Equal(first, again) || slices.Equal(first, other) {
-			t.Errorf("%d keys, the same with another seed: %v, with another load seed: %v", len(first),
-				slices.Equal(first, again), slices.Equal(first, other))
-		}
+		assert.That(t, len(first) == 50 && slices.Equal(first, again) && !slices.Equal(first, other),
+			"%d keys, the same with another seed: %v, with another load seed: %v", len(first), slices.Equal(first, again),
+			slices.Equal(first, other))
 	})
 }
 
@@ -151,20 +137,16 @@ func TestMixedLoadsAreChecked(t *testing.T) {
 			result := succeed(t, w, append(keys, "mixed", "--total=1000", "--clients=7", "--ratio=0.3", "--verify",
 				"--require-found", "--key-order="+order)...)
 			put, read := result.ByOperation["put"], result.ByOperation["range"]
-			if put.OK < 230 || put.OK > 370 || read.ServiceTime.Count != read.OK {
-				t.Errorf("%s: %d puts, %d ranges", order, put.OK, read.OK)
-			}
+			assert.That(t, put.OK >= 230 && put.OK <= 370 && read.ServiceTime.Count == read.OK, "%s: %d puts, %d ranges",
+				order, put.OK, read.OK)
 			succeed(t, w, append(keys, "range", "--total=300", "--verify", "--key-order="+order)...)
 		}
-		if len(cluster.Keys()) != 200 {
-			t.Errorf("%d keys", len(cluster.Keys()))
-		}
+		assert.That(t, len(cluster.Keys()) == 200, "%d keys", len(cluster.Keys()))
 		for _, change := range []string{"--seed=6", "--val-size=99", "--key-space-size=201"} {
 			args := append(append([]string{"range", "--total=201", "--verify"}, keys...), change)
 			status, result, _ := callJSON(t, w, args...)
-			if status != ExitFailed || result.Outcomes.Failed == 0 || result.Codes["Check"] != result.Failed {
-				t.Errorf("%s: status %d, %+v, codes %v, errors %v", change, status, result.Outcomes, result.Codes, result.Errors)
-			}
+			assert.That(t, status == ExitFailed && result.Outcomes.Failed != 0 && result.Codes["Check"] == result.Failed,
+				"%s: status %d, %+v, codes %v, errors %v", change, status, result.Outcomes, result.Codes, result.Errors)
 		}
 	})
 }
@@ -174,10 +156,8 @@ func TestTargetMember(t *testing.T) {
 		cluster := etcdtest.Simulate(w, 3, nil)
 		endpoints := cluster.Endpoints()
 		result := succeed(t, w, "put", "--total=30", "--conns=2", endpointsOf(cluster), "--target-member="+endpoints[1])
-		if cluster.Members[1].Requests.Load() != 30 || result.Connections != 2 ||
-			len(result.Endpoints) != 3 || configured(t, result).TargetMember != endpoints[1] {
-			t.Errorf("%+v", result)
-		}
+		assert.That(t, cluster.Members[1].Requests.Load() == 30 && result.Connections == 2 && len(result.Endpoints) == 3 &&
+			configured(t, result).TargetMember == endpoints[1], "%+v", result)
 	})
 }
 
@@ -208,9 +188,8 @@ func TestWhatEndsARun(t *testing.T) {
 			if result.Reason != nil {
 				reason = *result.Reason
 			}
-			if reason != c.reason || math.Abs(result.TotalS-c.total) > 0.1 || result.OK == 0 {
-				t.Errorf("%s: reason %q after %v s, %+v", args, reason, result.TotalS, result.Outcomes)
-			}
+			assert.That(t, reason == c.reason && math.Abs(result.TotalS-c.total) <= 0.1 && result.OK != 0,
+				"%s: reason %q after %v s, %+v", args, reason, result.TotalS, result.Outcomes)
 		})
 	}
 }
@@ -235,10 +214,9 @@ func TestAClosedLoopReportsItsPause(t *testing.T) {
 	result, _ := disturbed(t, "put --total=8000 --clients=10 --conns=10 --request-timeout=800ms --stall-timeout=900ms",
 		stopForASecond)
 	// The process is to run every 10 ms.
-	if result.OK != 8000 || result.PauseS < 0.99 || result.PauseS > 1 || result.TotalS != 2.6 {
-		t.Errorf("%+v in %v s: %v, reason %v, a pause of %v s", result.Outcomes, result.TotalS, result.Errors, result.Reason,
-			result.PauseS)
-	}
+	assert.That(t, result.OK == 8000 && result.PauseS >= 0.99 && result.PauseS <= 1 && result.TotalS == 2.6,
+		"%+v in %v s: %v, reason %v, a pause of %v s", result.Outcomes, result.TotalS, result.Errors, result.Reason,
+		result.PauseS)
 }
 
 // TestAGeneratorThatWasPausedReportsIt stops the client for a quarter of a run, in which 500 requests were due.
@@ -246,10 +224,9 @@ func TestAGeneratorThatWasPausedReportsIt(t *testing.T) {
 	result, complaints := disturbed(t, "put --total=1000 --rate=500 --clients=8", stopForASecond)
 	// Of them, those of the last 10 ms are not late. Some that are due while the backlog is sent, 8 each 2 ms, are late,
 	// and not because of the generator.
-	if s := result.Schedule; s.Late < 495 || s.Late > 695 || s.GeneratorLate < 490 || s.GeneratorLate > s.Late ||
-		!strings.Contains(complaints, "the generator itself was too slow") {
-		t.Errorf("%+v, stderr %s", *s, complaints)
-	}
+	s := result.Schedule
+	assert.That(t, s.Late >= 495 && s.Late <= 695 && s.GeneratorLate >= 490 && s.GeneratorLate <= s.Late &&
+		strings.Contains(complaints, "the generator itself was too slow"), "%+v, stderr %s", *s, complaints)
 }
 
 // TestAStallShowsInTheResponseTime lets the member answer nothing for a second: 500 of 2000 requests were due in that
@@ -262,9 +239,7 @@ func TestAStallShowsInTheResponseTime(t *testing.T) {
 			w.After(time.Second, m.Release)
 		})
 	expect := func(what string, holds bool) {
-		if !holds {
-			t.Errorf("it does not hold that %s; %+v, stderr %s", what, *result.Schedule, stderr)
-		}
+		assert.That(t, holds, "it does not hold that %s; %+v, stderr %s", what, *result.Schedule, stderr)
 	}
 	response, service := result.ResponseTime.PercentilesS["95"], result.ServiceTime.PercentilesS["95"]
 	expect("the p95 of the response time is about 0.8 s", *response > 0.79 && *response < 0.83)
@@ -296,11 +271,10 @@ func TestAnyNumberOfPoissonStartsBeginsAtOnce(t *testing.T) {
 		cancel(ErrCancelled)
 		<-ended
 		var result report.Result
-		must(t, json.Unmarshal([]byte(stdout.String()), &result))
-		if o := result.Outcomes; o.OK == 0 || o.Failed != 0 || !strings.HasPrefix(result.Problem(),
-			"cancelled") || *result.RateAchieved <= 0 {
-			t.Errorf("%+v, %s", o, stderr.String())
-		}
+		assert.OK(t, json.Unmarshal([]byte(stdout.String()), &result))
+		o := result.Outcomes
+		assert.That(t, o.OK != 0 && o.Failed == 0 && strings.HasPrefix(result.Problem(), "cancelled") &&
+			*result.RateAchieved > 0, "%+v, %s", o, stderr.String())
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/store"
 )
@@ -25,7 +26,7 @@ func dialGRPC(t *testing.T, endpoint string) *grpc.ClientConn {
 	t.Helper()
 	c, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithNoProxy(), grpc.WithDisableRetry(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)))
-	must(t, err)
+	assert.OK(t, err)
 	t.Cleanup(func() { _ = c.Close() }) // the only error is that it is closed already
 	return c
 }

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
@@ -33,7 +34,7 @@ import (
 func write(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
-	must(t, os.WriteFile(path, []byte(content), 0o600))
+	assert.OK(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -64,14 +65,11 @@ func TestCertificatesAndPasswordsAreReadFromFiles(t *testing.T) {
 		{with("--cacert=" + write(t, strings.Repeat("x", spec.MaxSecret+1))), "is larger than 1048576 bytes"},
 	} {
 		status, _, stderr := call(t, nil, c.args...)
-		if status != ExitFailed || !strings.Contains(stderr, c.want) || strings.Count(stderr,
-			"\n") != 1 || strings.Contains(stderr, "sesame") {
-			t.Errorf("%q: status %d, %q, want one line with %q", c.args[9:], status, stderr, c.want)
-		}
+		assert.That(t, status == ExitFailed && strings.Contains(stderr, c.want) && strings.Count(stderr, "\n") == 1 &&
+			!strings.Contains(stderr, "sesame"), "%q: status %d, %q, want one line with %q", c.args[9:], status, stderr,
+			c.want)
 	}
-	if len(cluster.Keys()) > 0 {
-		t.Error("requests were sent")
-	}
+	assert.That(t, len(cluster.Keys()) == 0, "requests were sent")
 	for _, line := range []string{"a secret", "a secret\n", "a secret\r\nsecond line"} {
 		if status, _, stderr := call(t, nil, with("--password-file="+write(t, line))...); status != ExitOK {
 			t.Errorf("%q: status %d, %s", line, status, stderr)
@@ -79,9 +77,8 @@ func TestCertificatesAndPasswordsAreReadFromFiles(t *testing.T) {
 	}
 	t.Setenv(spec.PasswordVariable, "a secret")
 	status, stdout, stderr := call(t, nil, with("--output=json")...)
-	if status != ExitOK || len(cluster.Keys()) != 100 || strings.Contains(stdout+stderr, "a secret") {
-		t.Errorf("status %d, %d keys, %s%s", status, len(cluster.Keys()), stdout, stderr)
-	}
+	assert.That(t, status == ExitOK && len(cluster.Keys()) == 100 && !strings.Contains(stdout+stderr, "a secret"),
+		"status %d, %d keys, %s%s", status, len(cluster.Keys()), stdout, stderr)
 }
 
 // programs puts copies of the test's program into a folder, under these names.
@@ -89,9 +86,9 @@ func programs(t *testing.T, names ...string) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
 	content, err := os.ReadFile("/proc/self/exe")
-	must(t, err)
+	assert.OK(t, err)
 	for _, name := range names {
-		must(t, os.WriteFile(filepath.Join(folder, name), content, 0o700))
+		assert.OK(t, os.WriteFile(filepath.Join(folder, name), content, 0o700))
 	}
 	return folder
 }
@@ -110,7 +107,7 @@ func TestTheProgramWithTLSTakesOver(t *testing.T) {
 	given.Endpoints, given.Total, given.User = cluster.Endpoints(), 50, "root"
 	given.CAFile, given.CertFile, given.KeyFile = ca, certificate, key
 	input, err := json.Marshal(&given)
-	must(t, err)
+	assert.OK(t, err)
 	both, alone := programs(t, "benchmark-client", "benchmark-client-tls"), programs(t, "benchmark-client")
 	missing := filepath.Join(alone, "benchmark-client-tls")
 	for _, c := range []struct {
@@ -170,9 +167,8 @@ func TestAgainstEtcdWithTLSAndUsers(t *testing.T) {
 			"--require-found"},
 	} {
 		status, result, stderr := callJSON(t, nil, append(args, own...)...)
-		if status != ExitOK || result.OK != result.Requests || result.Requests < 1000 {
-			t.Errorf("%q: status %d, %d of %d, %s", args, status, result.OK, result.Requests, stderr)
-		}
+		assert.That(t, status == ExitOK && result.OK == result.Requests && result.Requests >= 1000,
+			"%q: status %d, %d of %d, %s", args, status, result.OK, result.Requests, stderr)
 	}
 	for _, c := range []struct{ want, args string }{
 		{`write "forbidden/`, "put --prefix=forbidden/"},
@@ -186,27 +182,23 @@ func TestAgainstEtcdWithTLSAndUsers(t *testing.T) {
 		status, result, stderr := callJSON(t, nil, append(strings.Fields(c.args), append(own, "--total=20")...)...)
 		wants := []string{"the user may not " + c.want,
 			"nothing of the load was sent: " + endpoint + ": PermissionDenied: etcdserver: permission denied"}
-		if status != ExitFailed || result.Done != 0 || !strings.Contains(stderr, wants[0]) ||
-			!strings.Contains(stderr, wants[1]) {
-			t.Errorf("%s: status %d, %d requests, %s", c.args, status, result.Done, stderr)
-		}
+		assert.That(t, status == ExitFailed && result.Done == 0 && strings.Contains(stderr, wants[0]) &&
+			strings.Contains(stderr, wants[1]), "%s: status %d, %d requests, %s", c.args, status, result.Done, stderr)
 	}
 	t.Setenv(spec.PasswordVariable, "wrong")
 	status, result, stderr := callJSON(t, nil, append(own, "put", "--total=20", "--prefix=allowed/")...)
-	if status != ExitFailed || result.Requests != 0 && result.OK != 0 || !strings.Contains(stderr,
-		"authentication failed, invalid user ID or password") {
-		t.Errorf("status %d, %s", status, stderr)
-	}
+	assert.That(t, status == ExitFailed && (result.Requests == 0 || result.OK == 0) &&
+		strings.Contains(stderr, "authentication failed, invalid user ID or password"), "status %d, %s", status, stderr)
 }
 
 // tokenKeys writes a pair of keys with which etcd signs tokens.
 func tokenKeys(t *testing.T) (private, public string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	assert.OK(t, err)
 	secret, err := x509.MarshalECPrivateKey(key)
 	open, problem := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	must(t, errors.Join(err, problem))
+	assert.OK(t, errors.Join(err, problem))
 	encoded := func(kind string, content []byte) string {
 		return write(t, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content})))
 	}
@@ -220,7 +212,7 @@ func addUsers(t *testing.T, authority *etcdtest.Authority, endpoint string) {
 	config := &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Issue(time.Hour)}}
 	connection, err := grpc.NewClient("passthrough:///"+endpoint,
 		grpc.WithTransportCredentials(credentials.NewTLS(config)))
-	must(t, err)
+	assert.OK(t, err)
 	defer func() {
 		_ = connection.Close() // all is answered
 	}()
@@ -228,7 +220,7 @@ func addUsers(t *testing.T, authority *etcdtest.Authority, endpoint string) {
 	ctx := hang.Context(t)
 	do := func(_ any, err error) {
 		t.Helper()
-		must(t, err)
+		assert.OK(t, err)
 	}
 	do(auth.UserAdd(ctx, &etcdserverpb.AuthUserAddRequest{Name: "root", Password: "root"}, grpc.WaitForReady(true)))
 	do(auth.UserAdd(ctx, &etcdserverpb.AuthUserAddRequest{Name: "writer", Password: "secret"}))
@@ -249,14 +241,12 @@ func TestTokensAreOnTheFirstLineOfTheirFile(t *testing.T) {
 		"\u00fc": "visible ASCII", "a\x00": "visible ASCII",
 	} {
 		file := filepath.Join(t.TempDir(), "token")
-		must(t, os.WriteFile(file, []byte(content), 0o600))
+		assert.OK(t, os.WriteFile(file, []byte(content), 0o600))
 		got, err := token(&spec.Spec{TokenFile: file})
 		if err != nil {
 			got = err.Error()
 		}
-		if !strings.Contains(got, want) || (err == nil) != (got == want) {
-			t.Errorf("%q: %q, want %q", content, got, want)
-		}
+		assert.That(t, strings.Contains(got, want) && (err == nil) == (got == want), "%q: %q, want %q", content, got, want)
 	}
 	if got, err := token(&spec.Spec{}); got != "" || err != nil {
 		t.Errorf("without a file: %q, %v", got, err)

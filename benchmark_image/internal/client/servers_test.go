@@ -23,6 +23,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/report"
@@ -48,7 +49,7 @@ func (s *servers) stop(t *testing.T, member int, d time.Duration) {
 	t.Helper()
 	first := s.processes[member].Signal(syscall.SIGSTOP)
 	<-hang.Midway(d)
-	must(t, errors.Join(first, s.processes[member].Signal(syscall.SIGCONT)))
+	assert.OK(t, errors.Join(first, s.processes[member].Signal(syscall.SIGCONT)))
 }
 
 // program is the real server that an environment variable names. etcd's is required in CI, where a skipped test would
@@ -119,10 +120,9 @@ func startZooKeeper(t *testing.T, members, start int, lines ...string) *servers 
 			"clientPort=" + port(endpoint), "clientPortAddress=127.0.0.1", "admin.enableServer=false", "maxClientCnxns=0",
 			"forceSync=no"}, lines...)
 		file := filepath.Join(folder, "zoo.cfg")
-		if err := errors.Join(os.WriteFile(file, []byte(strings.Join(config, "\n")), 0o600),
-			os.WriteFile(filepath.Join(folder, "myid"), fmt.Append(nil, i+1), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t,
+			errors.Join(os.WriteFile(file, []byte(strings.Join(config, "\n")), 0o600),
+				os.WriteFile(filepath.Join(folder, "myid"), fmt.Append(nil, i+1), 0o600)))
 		s.processes = append(s.processes, startMember(t, exec.Command("java", "-Xmx192m", "-XX:+UseSerialGC", "-cp", path,
 			"org.apache.zookeeper.server.quorum.QuorumPeerMain", file)))
 	}
@@ -164,7 +164,7 @@ func (noLog) Printf(string, ...any) {}
 func reference(t *testing.T, endpoints ...string) *zk.Conn {
 	t.Helper()
 	c, _, err := zk.Connect(endpoints, 10*time.Second, zk.WithLogger(noLog{}))
-	must(t, err)
+	assert.OK(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -248,9 +248,7 @@ func startReplicas(t *testing.T, members int) *servers {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "replicas")
 	out, err := exec.Command("go", "build", "-C", "../../../replicas_image", "-o", program, ".").CombinedOutput()
-	if err != nil {
-		t.Fatalf("build replicas: %v: %s", err, out)
-	}
+	assert.Must(t, err == nil, "build replicas: %v: %s", err, out)
 	s := &servers{store: "http"}
 	for range members {
 		s.endpoints = append(s.endpoints, freePort(t))
@@ -271,10 +269,10 @@ func startReplicas(t *testing.T, members int) *servers {
 func startMember(t *testing.T, command *exec.Cmd) *os.Process {
 	t.Helper()
 	output, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	must(t, err)
+	assert.OK(t, err)
 	command.Stdout, command.Stderr = output, output
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	must(t, command.Start())
+	assert.OK(t, command.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
 	t.Cleanup(func() {
@@ -357,8 +355,7 @@ func TestAWarmupOfPoissonStartsEndsWithItsContext(t *testing.T) {
 		case <-hang.Midway(hang.Limit):
 			t.Fatal("it goes on counting")
 		}
-		if r := b.result; r.Reason == nil || *r.Reason != ErrCancelled.Error() || r.BeganNs != nil {
-			t.Errorf("the result is %+v", r)
-		}
+		r := b.result
+		assert.That(t, r.Reason != nil && *r.Reason == ErrCancelled.Error() && r.BeganNs == nil, "the result is %+v", r)
 	}
 }

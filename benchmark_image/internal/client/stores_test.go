@@ -21,6 +21,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/keys"
@@ -89,10 +90,9 @@ func TestAgainstRealStores(t *testing.T) {
 			"1000000", func(t *testing.T, endpoints []string) {
 				there := reference(t, endpoints...)
 				large, _, err := there.Get("/large%2F000")
-				if children, _, problem := there.Children("/"); err != nil || problem != nil ||
-					len(children) != 2000+100+9+50+1 || len(large) != 1_000_000 {
-					t.Errorf("%d znodes, a large one has %d bytes: %v, %v", len(children), len(large), err, problem)
-				}
+				children, _, problem := there.Children("/")
+				assert.That(t, err == nil && problem == nil && len(children) == 2000+100+9+50+1 && len(large) == 1_000_000,
+					"%d znodes, a large one has %d bytes: %v, %v", len(children), len(large), err, problem)
 				if _, text, _ := call(t, nil, "put", "--store=zookeeper", "--total=2000", "--endpoints="+endpoints[0],
 					"--sequential-keys"); !strings.Contains(text, "\nSecond tries: 1 writes took two round trips") {
 					t.Errorf("the text has no second tries: %.600s", text)
@@ -103,9 +103,8 @@ func TestAgainstRealStores(t *testing.T) {
 			{args: "put --total=3 --val-size=600000", failed: -3},
 		}), "500000", func(t *testing.T, endpoints []string) {
 			status, body, header := get(t, "http://"+endpoints[0]+"/v1/kv/"+url.PathEscape(oddPrefix+"0000")+"?raw")
-			if status != 200 || len(body) != 64 || header.Get("X-Consul-Index") == "" {
-				t.Errorf("net/http finds %d %q %v", status, body, header)
-			}
+			assert.That(t, status == 200 && len(body) == 64 && header.Get("X-Consul-Index") != "", "net/http finds %d %q %v",
+				status, body, header)
 			if status, _, _ := get(t, "http://"+endpoints[0]+"/v1/kv/nowhere/00000000"); status != 404 {
 				t.Errorf("a transaction wrote a key that was not there: %d", status)
 			}
@@ -159,9 +158,7 @@ func TestALeaderIsKilled(t *testing.T) {
 			s := start(t)
 			args := append(s.flags(), "--key-size=3", "--key-space-size=40", "--val-size=64", "--clients=12", "--conns=6")
 			exit, result, stderr := callJSON(t, nil, append(args, "put", "--total=40", "--target-leader")...)
-			if exit != ExitOK || result.Leader == nil {
-				t.Fatal(stderr)
-			}
+			assert.Must(t, exit == ExitOK && result.Leader != nil, "%v", stderr)
 			leader := slices.Index(s.endpoints, *result.Leader)
 			go func() {
 				<-hang.Midway(1500 * time.Millisecond)
@@ -174,9 +171,8 @@ func TestALeaderIsKilled(t *testing.T) {
 				result.Outcomes.Unknown+result.Failed == 0 || result.OK < 500 || result.Codes["Check"] > 0 {
 				t.Errorf("%+v, leader changes %v: %v, %s", result.Outcomes, result.LeaderChanges, result.Errors, stderr)
 			}
-			if judged := judge(t, path, nil); judged.Verdict == verify.Violated || judged.Judged < 500 {
-				t.Errorf("%+v", judged)
-			}
+			judged := judge(t, path, nil)
+			assert.That(t, judged.Verdict != verify.Violated && judged.Judged >= 500, "%+v", judged)
 		})
 	}
 }
@@ -191,15 +187,14 @@ func TestALostQuorumEndsAMixedLoad(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	for _, process := range s.processes[1:] {
-		must(t, process.Kill())
+		assert.OK(t, process.Kill())
 	}
 	status, result, stderr := callJSON(t, nil, append(keys, "mixed", "--total=10000000", "--clients=8", "--consistency=s",
 		"--request-timeout=300ms", "--run-timeout=20s", "--endpoints="+s.endpoints[0])...)
 	put, read := result.ByOperation["put"], result.ByOperation["range"]
-	if status != ExitFailed || result.Reason == nil || *result.Reason != "no put succeeded for 400ms" || put.OK != 0 ||
-		put.Unknown < 8 || put.Failed != 0 || read.Failed != 0 {
-		t.Errorf("status %d, puts %+v, %d ranges failed: %s", status, put, read.Failed, stderr)
-	}
+	assert.That(t, status == ExitFailed && result.Reason != nil && *result.Reason == "no put succeeded for 400ms" &&
+		put.OK == 0 && put.Unknown >= 8 && put.Failed == 0 && read.Failed == 0,
+		"status %d, puts %+v, %d ranges failed: %s", status, put, read.Failed, stderr)
 }
 
 // TestFailedPutsAreNotInTheStore fills a store. etcd answers that its space is exceeded also to puts that it has
@@ -222,9 +217,7 @@ func TestZooKeeperWithoutAQuorum(t *testing.T) {
 	for args, want := range map[string]string{"put": "it has no quorum", "put --target-leader": "knows of none"} {
 		_, _, stderr := callJSON(t, nil, append(strings.Fields(args), "--store=zookeeper", "--dial-timeout=2s",
 			"--endpoints="+s.endpoints[0])...)
-		if !strings.Contains(stderr, want) {
-			t.Errorf("%s: %s, want %q", args, stderr, want)
-		}
+		assert.That(t, strings.Contains(stderr, want), "%s: %s, want %q", args, stderr, want)
 	}
 }
 
@@ -235,7 +228,7 @@ func TestRevisionsOfZooKeeper(t *testing.T) {
 	status, result, stderr := callJSON(t, nil, append(s.flags(), "mixed", "--total=6000", "--clients=60", "--conns=9",
 		"--key-space-size=300", "--key-size=4", "--val-size=60", "--verify", "--history", "--history-file="+path)...)
 	file, err := os.Open(path)
-	must(t, err)
+	assert.OK(t, err)
 	defer file.Close()
 	highest := make(map[string]int64)
 	if _, err = history.Read(file, func(o history.Operation) {
@@ -270,9 +263,8 @@ func TestSessionsOfZooKeeperExpire(t *testing.T) {
 	s.stop(t, 0, 2*time.Second)
 	result := <-ended
 	last := result.Timeline[len(result.Timeline)-1]
-	if result.Outcomes.Unknown == 0 || last.OK < 100 || last.Failed+last.Unknown > 0 {
-		t.Errorf("%+v, in the last second %+v: %v", result.Outcomes, last, result.Errors)
-	}
+	assert.That(t, result.Outcomes.Unknown != 0 && last.OK >= 100 && last.Failed+last.Unknown == 0,
+		"%+v, in the last second %+v: %v", result.Outcomes, last, result.Errors)
 	children, _, err := reference(t, s.endpoints...).Children("/")
 	if n := len(children) - 1; err != nil || n < result.OK || n > result.OK+result.Outcomes.Unknown {
 		t.Errorf("%d znodes, %+v: %v", n, result.Outcomes, err)
@@ -286,22 +278,18 @@ func TestConsulOnOneAddress(t *testing.T) {
 	go func() {
 		<-hang.Midway(time.Second)
 		answer, err := http.Post("http://"+s.endpoints[leader]+"/v1/operator/raft/transfer-leader", "", nil)
-		if err != nil || answer.StatusCode != 200 {
-			t.Error("the leadership does not move: ", err)
-		}
+		assert.That(t, err == nil && answer.StatusCode == 200, "the leadership does not move: %v", err)
 	}()
 	_, result, stderr := callJSON(t, nil, append(s.flags(), "put", "--duration=4s", "--target-leader", "--clients=3")...)
 	next := s.leader(t)
-	if n := len(result.LeaderChanges); n == 0 || result.LeaderChanges[n-1].Leader != s.endpoints[next] ||
-		result.Leader == nil || *result.Leader != s.endpoints[leader] {
-		t.Errorf("the load went from %v to %+v, the leader was %d and then %d: %v, %s", result.Leader, result.LeaderChanges,
-			leader, next, result.Errors, stderr)
-	}
+	n := len(result.LeaderChanges)
+	assert.That(t, n != 0 && result.LeaderChanges[n-1].Leader == s.endpoints[next] && result.Leader != nil &&
+		*result.Leader == s.endpoints[leader], "the load went from %v to %+v, the leader was %d and then %d: %v, %s",
+		result.Leader, result.LeaderChanges, leader, next, result.Errors, stderr)
 	s.endpoints = slices.Delete(s.endpoints, next, next+1)
 	exit, result, _ := callJSON(t, nil, append(s.flags(), "put", "--total=5", "--target-leader")...)
-	if exit != ExitFailed || result.Reason == nil || !strings.Contains(*result.Reason, "is none of the endpoints") {
-		t.Errorf("status %d, reason %v", exit, result.Reason)
-	}
+	assert.That(t, exit == ExitFailed && result.Reason != nil &&
+		strings.Contains(*result.Reason, "is none of the endpoints"), "status %d, reason %v", exit, result.Reason)
 }
 
 // TestServicesOverTLS, with an agreement on HTTP/1.1, and without any.
@@ -326,9 +314,8 @@ func TestServicesOverTLS(t *testing.T) {
 		status, result, stderr := callJSON(t, nil, "mixed", "--total=300", "--verify", "--store=http", "--put-path=/{key}",
 			"--get-path=/{key}", "--get-codes=200", "--absent-codes=410", "--endpoints="+server.Listener.Addr().String(),
 			"--cacert="+ca, "--cert="+certificate, "--key="+key, "--key-space-size=50", "--key-size=4", "--val-size=3000")
-		if status != ExitOK || result.Done != 300 {
-			t.Errorf("%q: %d of %d failed: %v, %s", protocols, result.Failed, result.Done, result.Errors, stderr)
-		}
+		assert.That(t, status == ExitOK && result.Done == 300, "%q: %d of %d failed: %v, %s", protocols, result.Failed,
+			result.Done, result.Errors, stderr)
 		server.Close()
 	}
 }
@@ -337,7 +324,7 @@ func TestServicesOverTLS(t *testing.T) {
 func throughGRPCGo(t *testing.T, args ...string) *report.Result {
 	t.Helper()
 	s, _, err := parse(args, "test", nil, io.Discard)
-	must(t, err)
+	assert.OK(t, err)
 	var connections throughGRPC
 	for range s.Conns {
 		connections = append(connections, dialGRPC(t, s.Endpoints[0]))
@@ -356,7 +343,7 @@ func contents(t *testing.T, endpoint string) string {
 	t.Helper()
 	all, err := etcdserverpb.NewKVClient(dialGRPC(t, endpoint)).Range(hang.Context(t),
 		&etcdserverpb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}})
-	must(t, err)
+	assert.OK(t, err)
 	var b strings.Builder
 	fmt.Fprintf(&b, "revision %d, %d keys\n", all.Header.Revision, all.Count)
 	for _, kv := range all.Kvs {
@@ -387,15 +374,12 @@ func TestTheReferenceLeavesTheSameStore(t *testing.T) {
 		"range --total=50 " + again + " --prefix --keys-only --require-found",
 	} {
 		args := append(strings.Fields(load), "--dial-timeout=30s")
-		if status, _, stderr := call(t, nil, append(args, "--endpoints="+ours)...); status != ExitOK {
-			t.Errorf("%s: %s", load, stderr)
-		}
-		if result := throughGRPCGo(t, append(args, "--endpoints="+other)...); result.OK != result.Requests {
-			t.Errorf("%s through grpc-go: %d ok: %v", load, result.OK, result.Errors)
-		}
+		status, _, stderr := call(t, nil, append(args, "--endpoints="+ours)...)
+		assert.That(t, status == ExitOK, "%s: %s", load, stderr)
+		result := throughGRPCGo(t, append(args, "--endpoints="+other)...)
+		assert.That(t, result.OK == result.Requests, "%s through grpc-go: %d ok: %v", load, result.OK, result.Errors)
 	}
 	got, want := contents(t, ours), contents(t, other)
-	if got != want || !strings.HasPrefix(got, "revision 6971, 3340 keys\n") {
-		t.Errorf("ours leaves %.200s\ngrpc-go leaves %.200s", got, want)
-	}
+	assert.That(t, got == want && strings.HasPrefix(got, "revision 6971, 3340 keys\n"),
+		"ours leaves %.200s\ngrpc-go leaves %.200s", got, want)
 }

@@ -8,23 +8,18 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/reporttest"
 	"containernet-env/benchmark_image/internal/spec"
 )
 
 func TestWhatIsGeneratedIsCommitted(t *testing.T) {
 	files, err := generated()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for path, want := range files {
 		got, err := os.ReadFile(path)
-		if err != nil {
-			t.Error(err)
-		}
-		if string(got) != want {
-			t.Errorf("%s is stale: run %s", path, howToMake)
-		}
+		assert.That(t, err == nil, "%v", err)
+		assert.That(t, string(got) == want, "%s is stale: run %s", path, howToMake)
 	}
 }
 
@@ -54,9 +49,7 @@ func TestTheSchemaAndTheParserAllowTheSame(t *testing.T) {
 				}
 				body += "}"
 				decoded, err := jsonschema.UnmarshalJSON(strings.NewReader(body))
-				if err != nil {
-					t.Fatal(body, err)
-				}
+				assert.Must(t, err == nil, "%v %v", body, err)
 				_, problem := spec.ParseBody(operation, []byte(body))
 				if invalid := schema.Validate(decoded); (invalid == nil) != want || (problem == nil) != want ||
 					problem != nil && problem.Field != p.Name {
@@ -65,9 +58,7 @@ func TestTheSchemaAndTheParserAllowTheSame(t *testing.T) {
 			}
 		}
 	}
-	if tried < 200 {
-		t.Errorf("only %d values were tried", tried)
-	}
+	assert.That(t, tried >= 200, "only %d values were tried", tried)
 }
 
 // valuesOf gives JSON values next to the bounds, and whether they are allowed.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/inputtest"
 	"containernet-env/benchmark_image/internal/store"
 )
@@ -148,16 +149,14 @@ func TestOutcomes(t *testing.T) {
 			outcome := ok
 			if f := got.failures[0]; f != nil {
 				outcome = fmt.Sprintf("%v: %s", f.Code, f.Text)
-				if f.Unknown == refused[c.name] || f.Answered != answered[c.name] {
-					t.Errorf("%s in pieces of %d bytes: %+v", c.name, piece, *f)
-				}
+				assert.That(t, f.Unknown != refused[c.name] && f.Answered == answered[c.name], "%s in pieces of %d bytes: %+v",
+					c.name, piece, *f)
 			} else if !bytes.Equal(got.body, okAnswer) {
 				t.Errorf("%s in pieces of %d bytes: answer %q", c.name, piece, got.body)
 			}
-			if code, text, _ := strings.Cut(c.want, ": "); !strings.HasPrefix(outcome, code) ||
-				!strings.Contains(outcome, text) {
-				t.Errorf("%s in pieces of %d bytes: %s, want %s", c.name, piece, outcome, c.want)
-			}
+			code, text, _ := strings.Cut(c.want, ": ")
+			assert.That(t, strings.HasPrefix(outcome, code) && strings.Contains(outcome, text),
+				"%s in pieces of %d bytes: %s, want %s", c.name, piece, outcome, c.want)
 			if got := p.written(); got != c.written {
 				t.Errorf("%s in pieces of %d bytes: the connection writes %q, want %q", c.name, piece, got, c.written)
 			}
@@ -172,9 +171,7 @@ func TestLateAnswersAreIgnored(t *testing.T) {
 	for round := range uint32(20) {
 		id := 4*round + 1
 		p.start(s, get, 10, 0)
-		if !p.conn.Cancel(s) {
-			t.Error("a request that was sent cannot have happened")
-		}
+		assert.That(t, p.conn.Cancel(s), "a request that was sent cannot have happened")
 		p.start(s, get, 10, 0)
 		p.begin(id)
 		p.data(id, make([]byte, 10_000)) // still counts for the window of the connection
@@ -275,9 +272,8 @@ func TestBrokenConnections(t *testing.T) {
 			t.Errorf("%s: the connection writes %q", name, got)
 		}
 		p.conn.Lost(fault.Error())
-		if last := got.failures[len(got.failures)-1]; len(got.failures) != 1 || last == nil || !last.Unknown {
-			t.Errorf("%s: outcomes %v", name, got.failures)
-		}
+		last := got.failures[len(got.failures)-1]
+		assert.That(t, len(got.failures) == 1 && last != nil && last.Unknown, "%s: outcomes %v", name, got.failures)
 	}
 }
 
@@ -292,9 +288,7 @@ func TestMembersThatSpeakSomethingElse(t *testing.T) {
 		if err == nil {
 			err = c.EOF()
 		}
-		if err == nil || !strings.Contains(err.Error(), want) || c.Ready() {
-			t.Errorf("%q: %v, want %q", sent, err, want)
-		}
+		assert.That(t, err != nil && strings.Contains(err.Error(), want) && !c.Ready(), "%q: %v, want %q", sent, err, want)
 	}
 }
 
@@ -306,24 +300,16 @@ func TestLimitsOfTheMember(t *testing.T) {
 		all[i].Owner = &got
 	}
 	for i := range 2 {
-		if !p.conn.CanStart() {
-			t.Errorf("call %d cannot start", i)
-		}
+		assert.That(t, p.conn.CanStart(), "call %d cannot start", i)
 		p.start(&all[i], put, 1, 0)
 	}
-	if p.conn.CanStart() {
-		t.Error("three calls at once, two are allowed")
-	}
+	assert.That(t, !p.conn.CanStart(), "three calls at once, two are allowed")
 	p.answer(3)
 	p.fed()
-	if !p.conn.CanStart() {
-		t.Error("the member does not count calls that are over")
-	}
+	assert.That(t, p.conn.CanStart(), "the member does not count calls that are over")
 	p.set(http2.SettingMaxConcurrentStreams, 0)
 	p.fed()
-	if p.conn.CanStart() || p.conn.Closing() {
-		t.Error("no calls are allowed for now")
-	}
+	assert.That(t, !p.conn.CanStart() && !p.conn.Closing(), "no calls are allowed for now")
 }
 
 func TestGoAwaySplitsTheCalls(t *testing.T) {
@@ -339,22 +325,17 @@ func TestGoAwaySplitsTheCalls(t *testing.T) {
 	}
 	p.goAway(79, http2.ErrCodeEnhanceYourCalm)
 	p.fed()
-	if len(kept.failures) != 0 || len(refused.failures) != 60 || !p.conn.Closing() || p.conn.CanStart() ||
-		p.conn.Active() != 40 {
-		t.Errorf("%d and %d outcomes, %d under way", len(kept.failures), len(refused.failures), p.conn.Active())
-	}
+	assert.That(t, len(kept.failures) == 0 && len(refused.failures) == 60 && p.conn.Closing() && !p.conn.CanStart() &&
+		p.conn.Active() == 40, "%d and %d outcomes, %d under way", len(kept.failures), len(refused.failures),
+		p.conn.Active())
 	for _, f := range refused.failures {
-		if f.Unknown || f.Code != store.Unavailable || !strings.Contains(f.Text, "ENHANCE_YOUR_CALM") {
-			t.Errorf("%+v", f)
-		}
+		assert.That(t, !f.Unknown && f.Code == store.Unavailable && strings.Contains(f.Text, "ENHANCE_YOUR_CALM"), "%+v", f)
 	}
 	for i := range 40 {
 		p.answer(uint32(2*i + 1))
 	}
 	p.fed()
-	if len(kept.failures) != 40 || p.conn.EOF() != nil {
-		t.Errorf("%d outcomes", len(kept.failures))
-	}
+	assert.That(t, len(kept.failures) == 40 && p.conn.EOF() == nil, "%d outcomes", len(kept.failures))
 }
 
 func TestNumbersOfStreamsEnd(t *testing.T) {
@@ -364,9 +345,7 @@ func TestNumbersOfStreamsEnd(t *testing.T) {
 	first.Owner, last.Owner = &got, &got
 	p.start(&first, put, 1, 0)
 	p.start(&last, put, 1, 0)
-	if p.conn.CanStart() || !p.conn.Closing() {
-		t.Error("a stream after the last number")
-	}
+	assert.That(t, !p.conn.CanStart() && p.conn.Closing(), "a stream after the last number")
 	p.answer(largestStreamID)
 	p.answer(largestStreamID - 2)
 	p.fed()
@@ -410,9 +389,7 @@ func TestAcknowledgementsWaitForTheNextRequest(t *testing.T) {
 		}, false, strings.Repeat(ack+" ", 7) + ack},
 	} {
 		p := newPeer(t, Options{})
-		if p.conn.Waits() {
-			t.Error("the opening waits")
-		}
+		assert.That(t, !p.conn.Waits(), "the opening waits")
 		p.written()
 		c.do(p, &Stream{Owner: &outcomes{}})
 		p.fed()
@@ -422,9 +399,7 @@ func TestAcknowledgementsWaitForTheNextRequest(t *testing.T) {
 		if got := p.written(); got != c.written {
 			t.Errorf("%s: the connection writes %q, want %q", c.name, got, c.written)
 		}
-		if p.conn.Waits() {
-			t.Errorf("%s: what was written waits", c.name)
-		}
+		assert.That(t, !p.conn.Waits(), "%s: what was written waits", c.name)
 	}
 }
 
@@ -473,14 +448,10 @@ func TestSendWindows(t *testing.T) {
 	p.window(0, 1<<20)
 	p.fed()
 	expect("everything", 100_000, 8)
-	if frames != before+1 {
-		t.Errorf("%d frames for the last 34473 bytes", frames-before)
-	}
+	assert.That(t, frames == before+1, "%d frames for the last 34473 bytes", frames-before)
 	want := append(binary.BigEndian.AppendUint32([]byte{0}, 99_995),
 		strings.Repeat("h", 95)+strings.Repeat("t", 99_900)...)
-	if !bytes.Equal(content, want) {
-		t.Error("the message does not arrive as it was sent")
-	}
+	assert.That(t, bytes.Equal(content, want), "the message does not arrive as it was sent")
 	p.answer(1)
 	p.answer(3)
 	p.fed()
@@ -498,9 +469,7 @@ func TestReceiveWindows(t *testing.T) {
 	connection, stream := int64(100_000), int64(100_000)
 	for len(answer) > 0 {
 		n := min(int64(len(answer)), 16_000, connection, stream)
-		if n <= 0 {
-			t.Fatalf("the member is stuck with %d bytes to send", len(answer))
-		}
+		assert.Must(t, n > 0, "the member is stuck with %d bytes to send", len(answer))
 		p.must(p.framer.WriteDataPadded(1, false, answer[:n], nil))
 		answer = answer[n:]
 		connection, stream = connection-n, stream-n
@@ -560,9 +529,7 @@ func TestRequestsReachTheMember(t *testing.T) {
 						got = append(got, fmt.Sprintf("%q %v", f.Data(), f.StreamEnded()))
 					}
 				})
-				if !slices.Equal(got, want) {
-					t.Errorf("tables %v, round %d: %q arrived, want %q", tables, round, got, want)
-				}
+				assert.That(t, slices.Equal(got, want), "tables %v, round %d: %q arrived, want %q", tables, round, got, want)
 			}
 		}
 	}
@@ -591,12 +558,8 @@ func TestRequestsThatWereNotSentAsAWhole(t *testing.T) {
 		if unknown := end(p, blocked); unknown || len(got.failures) == 1 && got.failures[0].Unknown {
 			t.Errorf("%s: the request may have happened", name)
 		}
-		if name == "answered" && p.written() != "RST_STREAM:CANCEL" {
-			t.Errorf("%s: the stream stays open", name)
-		}
-		if p.conn.firstBlocked != nil || blocked.Active() {
-			t.Errorf("%s: the request still waits", name)
-		}
+		assert.That(t, name != "answered" || p.written() == "RST_STREAM:CANCEL", "%s: the stream stays open", name)
+		assert.That(t, p.conn.firstBlocked == nil && !blocked.Active(), "%s: the request still waits", name)
 	}
 	// Sent completely, but not a byte of it written.
 	p := newPeer(t, Options{})
@@ -608,9 +571,8 @@ func TestRequestsThatWereNotSentAsAWhole(t *testing.T) {
 	p.start(second, put, 10, 0)
 	p.conn.Wrote(n + 5)
 	p.conn.Lost("gone")
-	if len(got.failures) != 2 || got.failures[0].Unknown == got.failures[1].Unknown {
-		t.Errorf("one of two requests was written: %+v", got.failures)
-	}
+	assert.That(t, len(got.failures) == 2 && got.failures[0].Unknown != got.failures[1].Unknown,
+		"one of two requests was written: %+v", got.failures)
 }
 
 // FuzzConn feeds malformed frames, in two pieces, and cancels calls between them. For every input, each call that is
@@ -661,23 +623,17 @@ func FuzzConn(native *testing.F) {
 				if cut>>i&1 == 1 && all[i].Active() {
 					c.Cancel(&all[i])
 					cancelled++
-					if all[i].Active() {
-						t.Error("a call goes on that was cancelled")
-					}
+					assert.That(t, !all[i].Active(), "a call goes on that was cancelled")
 					start(&all[i])
 				}
 			}
 			err = c.Feed(b[split:])
 		}
-		if fault := new(ConnError); err != nil && !errors.As(err, &fault) {
-			t.Errorf("an error of another kind: %v", err)
-		}
+		fault := new(ConnError)
+		assert.That(t, err == nil || errors.As(err, &fault), "an error of another kind: %v", err)
 		c.Lost("over")
-		if len(got.failures)+cancelled != started || c.Active() != 0 || c.firstBlocked != nil {
-			t.Errorf("%d calls, %d outcomes, %d cancelled, %d under way", started, len(got.failures), cancelled, c.Active())
-		}
-		if len(got.body) > len(b) {
-			t.Errorf("answers of %d bytes were read from %d", len(got.body), len(b))
-		}
+		assert.That(t, len(got.failures)+cancelled == started && c.Active() == 0 && c.firstBlocked == nil,
+			"%d calls, %d outcomes, %d cancelled, %d under way", started, len(got.failures), cancelled, c.Active())
+		assert.That(t, len(got.body) <= len(b), "answers of %d bytes were read from %d", len(got.body), len(b))
 	})
 }

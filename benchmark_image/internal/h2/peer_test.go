@@ -10,6 +10,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/store"
 )
 
@@ -35,17 +36,13 @@ func newPeer(t testing.TB, o Options, settings ...http2.Setting) *peer {
 	p.reader.ReadMetaHeaders = hpack.NewDecoder(tableSize, nil)
 	p.reader.SetMaxReadFrameSize(largestMaxFrame)
 	p.must(p.framer.WriteSettings(settings...))
-	if err := p.feed(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, p.feed())
 	return p
 }
 
 func (p *peer) must(err error) {
 	p.t.Helper()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	assert.OK(p.t, err)
 }
 
 // feed passes what was written to the connection.
@@ -67,9 +64,8 @@ func (p *peer) frames(see func(http2.Frame)) {
 	p.conn.Wrote(len(p.conn.Output()))
 	if !p.begun {
 		p.begun = true
-		if got := string(p.reading.Next(len(preface))); got != preface {
-			p.t.Fatalf("the connection begins with %q", got)
-		}
+		got := string(p.reading.Next(len(preface)))
+		assert.Must(p.t, got == preface, "the connection begins with %q", got)
 	}
 	for {
 		f, err := p.reader.ReadFrame()
@@ -180,13 +176,9 @@ func (o *outcomes) Finished(s *Stream, f *store.Failure) {
 func (o *outcomes) succeeded(t *testing.T, calls int) {
 	t.Helper()
 	for _, f := range o.failures {
-		if f != nil {
-			t.Errorf("%+v", f)
-		}
+		assert.That(t, f == nil, "%+v", f)
 	}
-	if len(o.failures) != calls {
-		t.Errorf("%d outcomes of %d calls", len(o.failures), calls)
-	}
+	assert.That(t, len(o.failures) == calls, "%d outcomes of %d calls", len(o.failures), calls)
 }
 
 // start sends a request whose message has the given length, at least that of the prefix.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/keys"
 )
 
@@ -31,17 +32,14 @@ func written(t *testing.T, to io.Writer, operations []Operation) Footer {
 		w.Add(Entry{Operation: o, KeyNumber: uint64(i), Start: w.epoch.Add(time.Second)})
 	}
 	footer, err := w.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return footer
 }
 
 func TestAHistoryIsReadAsItWasWritten(t *testing.T) {
 	var file bytes.Buffer
-	if footer := written(t, &file, someOperations); footer != (Footer{Operations: len(someOperations)}) {
-		t.Errorf("%+v", footer)
-	}
+	footer := written(t, &file, someOperations)
+	assert.That(t, footer == (Footer{Operations: len(someOperations)}), "%+v", footer)
 	var got, want []Operation
 	for i, o := range someOperations {
 		o.Key = string(keys.Append(nil, uint64(i), 4))
@@ -52,9 +50,8 @@ func TestAHistoryIsReadAsItWasWritten(t *testing.T) {
 		want = append(want, o)
 	}
 	header, err := Read(&file, func(o Operation) { got = append(got, o) })
-	if err != nil || !reflect.DeepEqual(got, want) || header.Prefix != "p/" || header.BeganNs == 0 {
-		t.Errorf("%+v, %v\n%+v\nwant\n%+v", header, err, got, want)
-	}
+	assert.That(t, err == nil && reflect.DeepEqual(got, want) && header.Prefix == "p/" && header.BeganNs != 0,
+		"%+v, %v\n%+v\nwant\n%+v", header, err, got, want)
 }
 
 // TestAHistoryThatLacksOperationsIsRefused cuts one off everywhere, and has a writer that does not keep up.
@@ -76,17 +73,14 @@ func TestAHistoryThatLacksOperationsIsRefused(t *testing.T) {
 	closed := make(chan Footer, 1)
 	go func() {
 		footer, err := w.Close()
-		if err != nil {
-			t.Error(err)
-		}
+		assert.That(t, err == nil, "%v", err)
 		writer.Close()
 		closed <- footer
 	}()
 	_, err := Read(reader, func(Operation) {})
 	footer := <-closed
-	if !errors.Is(err, ErrIncomplete) || footer.Lost == 0 || footer.Lost+footer.Operations != many {
-		t.Errorf("%+v, %v", footer, err)
-	}
+	assert.That(t, errors.Is(err, ErrIncomplete) && footer.Lost != 0 && footer.Lost+footer.Operations == many, "%+v, %v",
+		footer, err)
 }
 
 func TestWhatIsNoHistoryIsRefused(t *testing.T) {
@@ -118,9 +112,8 @@ func TestAStoresHistoryIsWholeIfMarkedSo(t *testing.T) {
 			Events: []Event{{Key: "p/0001"}}},
 		event: {Events: events},
 	} {
-		if got, err := ReadLog(packed(t, text)); err != nil || !reflect.DeepEqual(*got, want) {
-			t.Errorf("%q: %+v, %v", text, got, err)
-		}
+		got, err := ReadLog(packed(t, text))
+		assert.That(t, err == nil && reflect.DeepEqual(*got, want), "%q: %+v, %v", text, got, err)
 	}
 }
 
@@ -128,12 +121,9 @@ func packed(t *testing.T, text string) io.Reader {
 	t.Helper()
 	var file bytes.Buffer
 	w := newGzip(&file)
-	if _, err := io.WriteString(w, text); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	_, err := io.WriteString(w, text)
+	assert.Must(t, err == nil, "%v", err)
+	assert.OK(t, w.Close())
 	return &file
 }
 
@@ -155,9 +145,7 @@ func BenchmarkAdd(b *testing.B) {
 		}
 	}
 	footer, err := w.Close()
-	if err != nil || footer.Lost > 0 {
-		b.Error(footer, err)
-	}
+	assert.That(b, err == nil && footer.Lost == 0, "%v %v", footer, err)
 	b.ReportMetric(float64(size)/float64(i), "B/op-on-disk")
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/inputtest"
 	"containernet-env/benchmark_image/internal/store"
 )
@@ -114,23 +115,19 @@ func TestAnswers(t *testing.T) {
 					err = conn.EOF()
 				}
 				if c.fault != "" {
-					if err == nil || !strings.Contains(err.Error(), c.fault) || len(got.answers) > 0 {
-						t.Fatalf("%s, pieces of %d: %v, %v", name, size, err, got.answers)
-					}
+					assert.Must(t, err != nil && strings.Contains(err.Error(), c.fault) && len(got.answers) == 0,
+						"%s, pieces of %d: %v, %v", name, size, err, got.answers)
 					conn.Leave(err)
 					conn.Lost(err.Error())
-					if len(got.failures) != 1 || !got.failures[0].Unknown || got.failures[0].Code != store.Unavailable {
-						t.Fatalf("%s: %+v", name, got.failures)
-					}
+					assert.Must(t, len(got.failures) == 1 && got.failures[0].Unknown &&
+						got.failures[0].Code == store.Unavailable, "%s: %+v", name, got.failures)
 					continue
 				}
-				if err != nil || len(got.answers) != 1 || got.answers[0] != c.want || len(got.failures) != 1 {
-					t.Fatalf("%s, pieces of %d, keep %v: %v, %q, expected %q", name, size, keep, err, got.answers, c.want)
-				}
+				assert.Must(t, err == nil && len(got.answers) == 1 && got.answers[0] == c.want && len(got.failures) == 1,
+					"%s, pieces of %d, keep %v: %v, %q, expected %q", name, size, keep, err, got.answers, c.want)
 				// In small pieces, what follows has not been read yet.
-				if conn.Closing() != c.closes && (size == len(c.sent) || !strings.HasPrefix(c.sent, good)) {
-					t.Fatalf("%s, pieces of %d: closing %v", name, size, conn.Closing())
-				}
+				assert.Must(t, conn.Closing() == c.closes || (size != len(c.sent) && strings.HasPrefix(c.sent, good)),
+					"%s, pieces of %d: closing %v", name, size, conn.Closing())
 			}
 		}
 	}
@@ -142,9 +139,8 @@ func TestChunksAreNoHeader(t *testing.T) {
 	const chunks = maxHeader
 	err := c.Feed([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("1\r\na\r\n", chunks) +
 		"0\r\n\r\n"))
-	if err != nil || len(got.answers) != 1 || !strings.HasPrefix(got.answers[0], fmt.Sprintf("200 %d ", chunks)) {
-		t.Errorf("%v, %.50q", err, got.answers)
-	}
+	assert.That(t, err == nil && len(got.answers) == 1 &&
+		strings.HasPrefix(got.answers[0], fmt.Sprintf("200 %d ", chunks)), "%v, %.50q", err, got.answers)
 }
 
 // TestNothingIsTakenForAnAnswer that comes before the request.
@@ -174,9 +170,7 @@ func TestOutcomesOfRequestsThatAreNotWritten(t *testing.T) {
 		for _, how := range []string{"lost", "cancelled", "answered"} {
 			c, got := NewConn(), &outcome{}
 			c.Start(got, append(c.Space(), "header"...), value, false)
-			if &c.tail[0] != &value[0] {
-				t.Fatal("a large value was copied")
-			}
+			assert.Must(t, &c.tail[0] == &value[0], "a large value was copied")
 			for left := written; left > 0; {
 				n := min(left, len(c.Output()))
 				c.Wrote(n)
@@ -218,22 +212,17 @@ func TestTheNextRequest(t *testing.T) {
 				c.Start(got, append(c.Space(), "GET /next HTTP/1.1\r\n\r\n"...), nil, true)
 			}
 		}
-		if err := c.Feed([]byte(sent)); err != nil || (c.Active() == 1) != want {
-			t.Errorf("%q: %v, %d under way", sent, err, c.Active())
-		}
-		if want && !bytes.HasPrefix(c.Output(), []byte("GET /next")) {
-			t.Errorf("%q is written", c.Output())
-		}
+		err := c.Feed([]byte(sent))
+		assert.That(t, err == nil && (c.Active() == 1) == want, "%q: %v, %d under way", sent, err, c.Active())
+		assert.That(t, !want || bytes.HasPrefix(c.Output(), []byte("GET /next")), "%q is written", c.Output())
 	}
 }
 
 func TestWhatARequestLooksLike(t *testing.T) {
 	head := AppendEnd(AppendKey([]byte("PUT /v1/kv/"), []byte("a/ü %?&+~.-_Z9")), Ending("[::1]:8500"), 12)
 	r, err := http.ReadRequest(bufio.NewReader(io.MultiReader(bytes.NewReader(head), strings.NewReader("twelve bytes"))))
-	if err != nil || r.URL.Path != "/v1/kv/a/ü %?&+~.-_Z9" || r.Host != "[::1]:8500" || r.ContentLength != 12 ||
-		len(r.Header) != 1 {
-		t.Errorf("%q: %+v, %v", head, r, err)
-	}
+	assert.That(t, err == nil && r.URL.Path == "/v1/kv/a/ü %?&+~.-_Z9" && r.Host == "[::1]:8500" &&
+		r.ContentLength == 12 && len(r.Header) == 1, "%q: %+v, %v", head, r, err)
 	head = AppendEnd([]byte("GET /"), Ending("m:1"), -1)
 	if r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head))); err != nil || r.ContentLength != 0 ||
 		len(r.Header) != 0 {
@@ -252,9 +241,8 @@ func TestWhatAnswersMean(t *testing.T) {
 		if status < 300 {
 			text = fmt.Sprintf("HTTP status %d", status) // its body is a value
 		}
-		if got := fmt.Sprintf("%v %v", f.Code, f.Unknown); got != want || f.Text != text {
-			t.Errorf("%d: %s, %q", status, got, f.Text)
-		}
+		got := fmt.Sprintf("%v %v", f.Code, f.Unknown)
+		assert.That(t, got == want && f.Text == text, "%d: %s, %q", status, got, f.Text)
 	}
 }
 
@@ -297,9 +285,8 @@ func FuzzAnswers(native *testing.F) {
 		_, whole, err := read(b)
 		split := min(int(cut), len(b))
 		_, parts, partsErr := read(bytes.Clone(b[:split]), bytes.Clone(b[split:]))
-		if (err == nil) != (partsErr == nil) || !slices.Equal(whole.answers, parts.answers) {
-			t.Fatalf("in one piece %q, %v; in two %q, %v", whole.answers, err, parts.answers, partsErr)
-		}
+		assert.Must(t, (err == nil) == (partsErr == nil) && slices.Equal(whole.answers, parts.answers),
+			"in one piece %q, %v; in two %q, %v", whole.answers, err, parts.answers, partsErr)
 		if len(whole.answers) == 0 {
 			return
 		}
@@ -315,18 +302,15 @@ func FuzzAnswers(native *testing.F) {
 		if err != nil && strings.Contains(err.Error(), "MIME header") {
 			t.Skip("net/http checks names and values of all trailers, too")
 		}
-		if err != nil {
-			t.Fatalf("ours takes %q, net/http says %v", whole.answers, err)
-		}
+		assert.Must(t, err == nil, "ours takes %q, net/http says %v", whole.answers, err)
 		var mine Answer
 		c, _ := started(true)
 		c.owner = keeper{&mine}
 		if c.Feed(b) == nil && mine.Status == 0 {
 			_ = c.EOF()
 		}
-		if mine.Status != theirs.StatusCode || !bytes.Equal(mine.Body, body) || int(mine.Size) != len(body) {
-			t.Errorf("ours: %d %q, net/http: %d %q", mine.Status, mine.Body, theirs.StatusCode, body)
-		}
+		assert.That(t, mine.Status == theirs.StatusCode && bytes.Equal(mine.Body, body) && int(mine.Size) == len(body),
+			"ours: %d %q, net/http: %d %q", mine.Status, mine.Body, theirs.StatusCode, body)
 	})
 }
 
@@ -374,9 +358,8 @@ func FuzzConn(native *testing.F) {
 			_ = c.EOF()
 		}
 		c.Lost("over")
-		if len(got.failures)+cancelled != begun || c.Active() != 0 || c.CanStart() || len(c.Output()) > 0 {
-			t.Errorf("%d requests, %d outcomes, %d cancelled, %d under way", begun, len(got.failures), cancelled, c.Active())
-		}
+		assert.That(t, len(got.failures)+cancelled == begun && c.Active() == 0 && !c.CanStart() && len(c.Output()) == 0,
+			"%d requests, %d outcomes, %d cancelled, %d under way", begun, len(got.failures), cancelled, c.Active())
 	})
 }
 

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"containernet-env/benchmark_image/internal/assert"
 )
 
 const (
@@ -56,9 +58,7 @@ func (f *F) mutate() {
 	if err == nil && os.Getenv(replay) != "" {
 		seed, err = strconv.ParseUint(os.Getenv(replay), 10, 64)
 	}
-	if err != nil {
-		f.Fatal(err)
-	}
+	assert.OK(f, err)
 	f.Logf("%s=%d %s=%d generates these inputs", replay, seed, inputs, count)
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(f.Name()))

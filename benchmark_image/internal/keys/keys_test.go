@@ -6,6 +6,8 @@ import (
 	"errors"
 	"math"
 	"testing"
+
+	"containernet-env/benchmark_image/internal/assert"
 )
 
 func TestRoomAndMinSizeAgree(t *testing.T) {
@@ -20,9 +22,7 @@ func TestRoomAndMinSizeAgree(t *testing.T) {
 			t.Errorf("MinSize(%d) = %d, want %d", c.room+1, got, c.size+1)
 		}
 	}
-	if Room(1024) <= 0 || Room(11) <= 0 {
-		t.Error("Room overflows for large sizes")
-	}
+	assert.That(t, Room(1024) > 0 && Room(11) > 0, "Room overflows for large sizes")
 }
 
 // TestNumbersOfKeys: keys are of their size and sorted, whatever a buffer held before; Number undoes Append, and knows
@@ -46,10 +46,9 @@ func TestNumbersOfKeys(t *testing.T) {
 				t.Fatalf("%d of %d keys sort before what follows on %q, want %d", before, c.space, key, i+1)
 			}
 		}
-		if none, all := Before(nil, "p/", c.size, c.space), Before([]byte("p0"), "p/", c.size, c.space); none != 0 ||
-			all != uint64(c.space) {
-			t.Errorf("%d of %d keys sort before all keys, %d before a later prefix", none, c.space, all)
-		}
+		none, all := Before(nil, "p/", c.size, c.space), Before([]byte("p0"), "p/", c.size, c.space)
+		assert.That(t, none == 0 && all == uint64(c.space), "%d of %d keys sort before all keys, %d before a later prefix",
+			none, c.space, all)
 	}
 	for _, key := range []string{"", "p", "p/", "p/0", "p/000", "q/00", "p/0-", "p/0\x00", "p/\xff0", "P/00"} {
 		if n, ok := Number([]byte(key), "p/", 2); ok {
@@ -74,10 +73,9 @@ func TestEveryOrderUsesEachKeyOnceBeforeAnyTwice(t *testing.T) {
 				seen := make([]bool, space)
 				for i := range space {
 					key := order.Key(round*space + i)
-					if key >= uint64(space) || seen[key] {
-						t.Fatalf("sequential %v, space %d, round %d: request %d uses key %d again or outside",
-							sequential, space, round, i, key)
-					}
+					assert.Must(t, key < uint64(space) && !seen[key],
+						"sequential %v, space %d, round %d: request %d uses key %d again or outside", sequential, space, round, i,
+						key)
 					seen[key] = true
 				}
 			}
@@ -90,9 +88,7 @@ func TestRandomOrderDependsOnTheSeedOnly(t *testing.T) {
 	other, inPlace := 0, 0
 	a, again, b := NewOrder(space, false, 1), NewOrder(space, false, 1), NewOrder(space, false, 2)
 	for i := range space {
-		if a.Key(i) != again.Key(i) {
-			t.Fatal("the same seed gives different keys")
-		}
+		assert.Must(t, a.Key(i) == again.Key(i), "the same seed gives different keys")
 		if a.Key(i) == b.Key(i) {
 			other++
 		}
@@ -100,23 +96,18 @@ func TestRandomOrderDependsOnTheSeedOnly(t *testing.T) {
 			inPlace++
 		}
 	}
-	if other > space/50 || inPlace > space/50 {
-		t.Errorf("of %d keys, %d are the same for another seed and %d stay in order", space, other, inPlace)
-	}
+	assert.That(t, other <= space/50 && inPlace <= space/50,
+		"of %d keys, %d are the same for another seed and %d stay in order", space, other, inPlace)
 }
 
 func TestValues(t *testing.T) {
 	for _, size := range []int{0, 1, 64, 256, 1 << 20} {
 		values := NewValues(size, 3)
-		if got := len(values.At(12345)); got != size {
-			t.Errorf("a value of size %d has %d bytes", size, got)
-		}
-		if !bytes.Equal(values.At(5), NewValues(size, 3).At(5)) {
-			t.Errorf("values of size %d are not repeatable", size)
-		}
-		if size >= 64 && bytes.Equal(values.At(5), values.At(6)) {
-			t.Errorf("neighbouring values of size %d are equal", size)
-		}
+		got := len(values.At(12345))
+		assert.That(t, got == size, "a value of size %d has %d bytes", size, got)
+		assert.That(t, bytes.Equal(values.At(5), NewValues(size, 3).At(5)), "values of size %d are not repeatable", size)
+		assert.That(t, size < 64 || !bytes.Equal(values.At(5), values.At(6)), "neighbouring values of size %d are equal",
+			size)
 	}
 }
 
@@ -138,15 +129,12 @@ func TestDrawsAreUniformAndDependOnSeedAndStreamOnly(t *testing.T) {
 	sum, squares := 0.0, 0.0
 	for i := range uint64(n) {
 		x := a.At(i)
-		if x <= 0 || x >= 1 || x != again.At(i) || x == stream.At(i) || x == seed.At(i) {
-			t.Fatalf("draw %d is %v", i, x)
-		}
+		assert.Must(t, x > 0 && x < 1 && x == again.At(i) && x != stream.At(i) && x != seed.At(i), "draw %d is %v", i, x)
 		sum += x
 		squares += x * x
 	}
-	if mean, square := sum/n, squares/n; math.Abs(mean-0.5) > 0.005 || math.Abs(square-1./3) > 0.005 {
-		t.Errorf("mean %v, mean square %v", mean, square)
-	}
+	mean, square := sum/n, squares/n
+	assert.That(t, math.Abs(mean-0.5) <= 0.005 && math.Abs(square-1./3) <= 0.005, "mean %v, mean square %v", mean, square)
 }
 
 // TestDistributions compares how often each key is drawn with the probability that the definition gives it, within
@@ -177,10 +165,9 @@ func TestDistributions(t *testing.T) {
 			for k, count := range counts {
 				p := weight[k] / total
 				want, deviation := n*p, math.Sqrt(n*p*(1-p))
-				if math.Abs(float64(count)-want) > 5*deviation+1 {
-					t.Errorf("space %d, exponent %v: key %d was drawn %d times, want %.0f +- %.0f", space, exponent, k,
-						count, want, 5*deviation)
-				}
+				assert.That(t, math.Abs(float64(count)-want) <= 5*deviation+1,
+					"space %d, exponent %v: key %d was drawn %d times, want %.0f +- %.0f", space, exponent, k, count, want,
+					5*deviation)
 			}
 		}
 	}
@@ -245,9 +232,8 @@ func TestVersionsDoNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() {
 		head, tail := values.Version(room[:0], 5, ID{Run: 9, Client: 2, Number: 77})
 		value = append(append(value[:0], head...), tail...)
-		if _, ok := values.Writer(5, value); !ok {
-			t.Error("refused")
-		}
+		_, ok := values.Writer(5, value)
+		assert.That(t, ok, "refused")
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -3,6 +3,7 @@ package load
 import (
 	"testing"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/keys"
 )
 
@@ -126,9 +127,8 @@ func TestWrongAnswers(t *testing.T) {
 		if wrong == nil {
 			wrong = r.CheckCounts(int64(len(c.pairs)), count, c.more)
 		}
-		if got := text(wrong); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
+		got := text(wrong)
+		assert.That(t, got == c.want, "%s: %q, want %q", name, got, c.want)
 		if outcome, code := classify(wrong); wrong != nil && (outcome != Failed || code != CodeCheck) {
 			t.Errorf("%s: outcome %v, code %v", name, outcome, code)
 		}
@@ -159,9 +159,8 @@ func TestSpansEndWithTheirLastKey(t *testing.T) {
 		r := Request{Number: 5}
 		for range 2 {
 			reads.Target(&r)
-			if string(r.Key) != c.from || string(r.End) != c.to || r.Number != 5 {
-				t.Errorf("%d keys from %d on: %q to %q", c.keys, c.first, r.Key, r.End)
-			}
+			assert.That(t, string(r.Key) == c.from && string(r.End) == c.to && r.Number == 5, "%d keys from %d on: %q to %q",
+				c.keys, c.first, r.Key, r.End)
 		}
 	}
 }
@@ -185,13 +184,9 @@ func TestSpansDoNotAllocate(t *testing.T) {
 		e := &r.expected
 		for n := e.first; n < e.last; n++ {
 			key = keys.Append(append(key[:0], 'p'), n, 8)
-			if err := r.Check(key, values.At(n), 1); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, r.Check(key, values.At(n), 1))
 		}
-		if err := r.CheckCounts(int64(e.last-e.first), int64(e.last-e.first), false); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, r.CheckCounts(int64(e.last-e.first), int64(e.last-e.first), false))
 	}
 	for range 10 {
 		request()
@@ -210,8 +205,7 @@ func TestReadsWithoutARevision(t *testing.T) {
 		want     error
 	}{{7, nil}, {0, nil}, {6, errBehind}, {7, nil}} {
 		request, _ := run.Ask(0)
-		if err := run.CheckRevision(request, step.revision, 1, false); err != step.want {
-			t.Errorf("revision %d after 7: %v, want %v", step.revision, err, step.want)
-		}
+		err := run.CheckRevision(request, step.revision, 1, false)
+		assert.That(t, err == step.want, "revision %d after 7: %v, want %v", step.revision, err, step.want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
@@ -20,9 +21,7 @@ func TestAMemberThatStallsKeepsItsOwnRequestsOnly(t *testing.T) {
 			var sent [total]int
 			NewRun(o).Attack(t.Context(), fake(func(_ context.Context, client int, r *Request) (int64, error) {
 				sent[r.Number]++
-				if r.Number%members != client%members {
-					t.Errorf("client %d sends request %d", client, r.Number)
-				}
+				assert.That(t, r.Number%members == client%members, "client %d sends request %d", client, r.Number)
 				if at := w.Now() - begin; r.Number%members == stalled && at >= from && at < to {
 					w.Await(to - at)
 				}
@@ -33,11 +32,10 @@ func TestAMemberThatStallsKeepsItsOwnRequestsOnly(t *testing.T) {
 				if start := Constant(rate).Start(i); i%members == stalled && start >= from && start < to {
 					want = to - start
 				}
-				if sent[i] != 1 || !record.OK() || record.Start != Constant(rate).Start(i) || record.Latency()-want > 1 ||
-					record.Latency() < want || record.Own() != record.Waited() {
-					t.Fatalf("%d clients: request %d was sent %d times and took %v, expected %v: %+v", clients, i, sent[i],
-						record.Latency(), want, record)
-				}
+				assert.Must(t, sent[i] == 1 && record.OK() && record.Start == Constant(rate).Start(i) &&
+					record.Latency()-want <= 1 && record.Latency() >= want && record.Own() == record.Waited(),
+					"%d clients: request %d was sent %d times and took %v, expected %v: %+v", clients, i, sent[i],
+					record.Latency(), want, record)
 			}
 		})
 	}
@@ -88,9 +86,7 @@ func TestAClientThatIsWokenTooLateSendsNothing(t *testing.T) {
 	}
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		run, request, more := woken(w, warm, length+LateAfter)
-		if request != nil || !more {
-			t.Errorf("the rest of a warm-up is sent: %+v, more %v", request, more)
-		}
+		assert.That(t, request == nil && more, "the rest of a warm-up is sent: %+v, more %v", request, more)
 		w.Sleep(starts.Start(2) - length - LateAfter)
 		if request, _ = run.Ask(0); request == nil || request.Number != 2 || request.warmup {
 			t.Errorf("after the warm-up: %+v", request)
@@ -127,11 +123,8 @@ func TestRestsWhileAMemberStallsForLong(t *testing.T) {
 			r.forget(0)
 		}
 	}
-	if len(r.marks) > maxMarks {
-		t.Errorf("%d marks", len(r.marks))
-	}
-	if r.mostlyBusy(0, minutes*time.Minute) || r.mostlyBusy(59*time.Second, minutes*time.Minute) || !r.mostlyBusy(0,
-		10*minutes*time.Minute) {
-		t.Errorf("%v of rest in %d minutes, with marks %v...", r.total, minutes, r.marks[:3])
-	}
+	assert.That(t, len(r.marks) <= maxMarks, "%d marks", len(r.marks))
+	assert.That(t, !r.mostlyBusy(0, minutes*time.Minute) && !r.mostlyBusy(59*time.Second, minutes*time.Minute) &&
+		r.mostlyBusy(0, 10*minutes*time.Minute), "%v of rest in %d minutes, with marks %v...", r.total, minutes,
+		r.marks[:3])
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/world/worldtest"
@@ -27,15 +28,13 @@ func TestSchedules(t *testing.T) {
 			previous := time.Duration(0)
 			for i := range total {
 				start := schedule.Start(i)
-				if start < previous || start != schedule.Start(i) {
-					t.Fatalf("%s at %v/s: request %d starts at %v, the one before at %v", name, rate, i, start, previous)
-				}
+				assert.Must(t, start >= previous && start == schedule.Start(i),
+					"%s at %v/s: request %d starts at %v, the one before at %v", name, rate, i, start, previous)
 				previous = start
 			}
 			// The mean distance of n independent exponential ones is off by 1/sqrt(n) of itself, here five times that.
-			if got := total / previous.Seconds(); math.Abs(got/rate-1) > 5/math.Sqrt(total) {
-				t.Errorf("%s: %v/s instead of %v/s", name, got, rate)
-			}
+			got := total / previous.Seconds()
+			assert.That(t, math.Abs(got/rate-1) <= 5/math.Sqrt(total), "%s: %v/s instead of %v/s", name, got, rate)
 		}
 	}
 }
@@ -44,9 +43,8 @@ func TestAConstantScheduleDoesNotDrift(t *testing.T) {
 	for _, rate := range []float64{3, 7, 500, 29_989} {
 		for _, n := range []int{0, 1, 999_999, 10_000_000} {
 			want := float64(n) / rate * 1e9
-			if got := float64(Constant(rate).Start(n)); math.Abs(got-want) > 1 {
-				t.Errorf("request %d at %v/s is off by %v ns", n, rate, got-want)
-			}
+			got := float64(Constant(rate).Start(n))
+			assert.That(t, math.Abs(got-want) <= 1, "request %d at %v/s is off by %v ns", n, rate, got-want)
 		}
 	}
 }
@@ -67,9 +65,8 @@ func TestPoissonDistances(t *testing.T) {
 	if limit := 1.95 / math.Sqrt(total); worst > limit { // exceeded by chance once in 1000 seeds
 		t.Errorf("the distribution is off by %v, at most %v is chance", worst, limit)
 	}
-	if other := NewPoisson(rate, keys.NewDraw(2, keys.StreamArrival).At); other.Start(0) == p.Start(0) {
-		t.Error("another seed makes the same schedule")
-	}
+	other := NewPoisson(rate, keys.NewDraw(2, keys.StreamArrival).At)
+	assert.That(t, other.Start(0) != p.Start(0), "another seed makes the same schedule")
 }
 
 // TestALongPoissonScheduleIsTheSameInAnyOrder compares starts that were computed one after the other with those that
@@ -85,21 +82,17 @@ func TestALongPoissonScheduleIsTheSameInAnyOrder(t *testing.T) {
 		if i%9973 == 0 || i%65536 < 2 || i == total-1 {
 			want[i] = at
 		}
-		if p.Start(i) != at {
-			t.Fatalf("request %d starts at %v, want %v", i, p.Start(i), at)
-		}
+		assert.Must(t, p.Start(i) == at, "request %d starts at %v, want %v", i, p.Start(i), at)
 	}
-	if len(p.kept) >= maxKept || p.stride != 4*firstStride {
-		t.Errorf("%d starts are kept, every %d", len(p.kept), p.stride)
-	}
+	assert.That(t, len(p.kept) < maxKept && p.stride == 4*firstStride, "%d starts are kept, every %d", len(p.kept),
+		p.stride)
 	fresh := NewPoisson(1e6, draw)
 	if due := fresh.Due(at); due != total {
 		t.Errorf("%d requests are due at the start of the last of %d", due, total)
 	}
 	for number, start := range want {
-		if got := p.Start(number); got != start {
-			t.Errorf("request %d starts at %v, want %v", number, got, start)
-		}
+		got := p.Start(number)
+		assert.That(t, got == start, "request %d starts at %v, want %v", number, got, start)
 		if due := p.Due(start); due != number+1 && p.Start(due-1) != start {
 			t.Errorf("%d requests are due at the start of request %d", due, number)
 		}
@@ -132,30 +125,24 @@ func TestMembersThatAreBehindDoNotMakePoissonStartsExpensive(t *testing.T) {
 			if number >= total || member == 0 && next[1] < behind {
 				continue
 			}
-			if got := p.Start(number); got != want[number] {
-				t.Fatalf("request %d starts at %v, want %v", number, got, want[number])
-			}
+			got := p.Start(number)
+			assert.Must(t, got == want[number], "request %d starts at %v, want %v", number, got, want[number])
 			next[member] += members
 		}
 	}
-	if steps > 5*total/2 {
-		t.Errorf("%d steps for %d starts", steps, total)
-	}
+	assert.That(t, steps <= 5*total/2, "%d steps for %d starts", steps, total)
 }
 
 func TestOpenLoopsByDuration(t *testing.T) {
 	const limit = 100_000
 	for rate, total := range map[float64]int{500: 2000, 0.1: 1, 3: 12, 1000: 4000} {
 		o := NewOpenLoop(Constant(rate), 0, 4*time.Second, limit)
-		if o.Total != total {
-			t.Errorf("4 s at %v/s have %d requests, want %d", rate, o.Total, total)
-		}
+		assert.That(t, o.Total == total, "4 s at %v/s have %d requests, want %d", rate, o.Total, total)
 	}
 	p := NewPoisson(500, keys.NewDraw(1, keys.StreamArrival).At)
 	o := NewOpenLoop(p, 0, 4*time.Second, limit)
-	if p.Start(o.Total-1) >= 4*time.Second || p.Start(o.Total) < 4*time.Second || o.Total < 1700 || o.Total > 2300 {
-		t.Errorf("4 s of a poisson schedule at 500/s have %d requests", o.Total)
-	}
+	assert.That(t, p.Start(o.Total-1) < 4*time.Second && p.Start(o.Total) >= 4*time.Second && o.Total >= 1700 &&
+		o.Total <= 2300, "4 s of a poisson schedule at 500/s have %d requests", o.Total)
 	unknown := OpenLoop{NewPoisson(500, keys.NewDraw(1, keys.StreamArrival).At), math.MaxInt, 4 * time.Second}
 	if start, more := unknown.Pace(o.Total-1,
 		0); !more || start != p.Start(o.Total-1) || unknown.Due(time.Hour) != o.Total {
@@ -164,9 +151,7 @@ func TestOpenLoopsByDuration(t *testing.T) {
 	if _, more := unknown.Pace(o.Total, 0); more {
 		t.Error("a request starts after the end of the duration")
 	}
-	if NewOpenLoop(Constant(1e6), 0, time.Hour, limit).Total != limit {
-		t.Error("the limit is not kept")
-	}
+	assert.That(t, NewOpenLoop(Constant(1e6), 0, time.Hour, limit).Total == limit, "the limit is not kept")
 }
 
 // TestDueAgreesWithPace walks through simulated time.
@@ -175,9 +160,8 @@ func TestDueAgreesWithPace(t *testing.T) {
 		o := NewOpenLoop(schedule, 3000, 0, 3000)
 		for now := time.Duration(0); now < 4*time.Second; now += 7 * time.Millisecond {
 			due := o.Due(now)
-			if due > 0 && schedule.Start(due-1) > now || due < 3000 && schedule.Start(due) <= now {
-				t.Fatalf("%s: %d requests are due at %v", name, due, now)
-			}
+			assert.Must(t, (due <= 0 || schedule.Start(due-1) <= now) && (due >= 3000 || schedule.Start(due) > now),
+				"%s: %d requests are due at %v", name, due, now)
 			if start, more := o.Pace(due, now); more != (due < 3000) || more && start <= now {
 				t.Fatalf("%s: request %d is due at %v", name, due, now)
 			}
@@ -186,9 +170,7 @@ func TestDueAgreesWithPace(t *testing.T) {
 	if _, more := (OpenLoop{Constant(1), 100, time.Second}).Pace(0, time.Second); more {
 		t.Error("a request is sent after the end of the duration")
 	}
-	if (ClosedLoop{Total: 5}).Due(time.Hour) != 0 {
-		t.Error("a closed loop has a schedule")
-	}
+	assert.That(t, (ClosedLoop{Total: 5}).Due(time.Hour) == 0, "a closed loop has a schedule")
 }
 
 // manyPerGoroutine serves all clients from one goroutine, as a transport that owns its connections does. The function
@@ -276,10 +258,8 @@ func TestAnOpenLoopThatIsEndedEarly(t *testing.T) {
 		defer cancel()
 		o := options(10, 30).in(w)
 		o.Pacer = NewOpenLoop(Constant(0.001), 10, 0, 10)
-		if result := NewRun(o).Attack(ctx, manyPerGoroutine{w: w}); !o.records()[0].OK() || result.Due != 1 ||
-			result.Took != 30*time.Millisecond {
-			t.Errorf("%+v", result)
-		}
+		result := NewRun(o).Attack(ctx, manyPerGoroutine{w: w})
+		assert.That(t, o.records()[0].OK() && result.Due == 1 && result.Took == 30*time.Millisecond, "%+v", result)
 	})
 }
 
@@ -290,9 +270,7 @@ func TestClientsThatWaitOneAfterTheOther(t *testing.T) {
 		o.Pacer = NewOpenLoop(Constant(5000), 2500, 0, 2500)
 		NewRun(o).Attack(t.Context(), manyPerGoroutine{w: w})
 		for i, record := range o.records() {
-			if !record.OK() || record.Lag() != 0 {
-				t.Errorf("request %d: %+v", i, record)
-			}
+			assert.That(t, record.OK() && record.Lag() == 0, "request %d: %+v", i, record)
 		}
 	})
 }
@@ -322,12 +300,10 @@ func TestChecksOfCounts(t *testing.T) {
 		{Request{Kind: Put, Request: get.Request}, 0, 0, true},
 	} {
 		more := !c.request.CountOnly && c.count > c.keys
-		if err := c.request.CheckCounts(c.keys, c.count, more); (err == nil) != c.right {
-			t.Errorf("%+v: %d keys of %d: %v", c.request, c.keys, c.count, err)
-		}
-		if c.request.Kind == Range && c.request.CheckCounts(c.keys, c.count, !more) == nil {
-			t.Errorf("%+v: %d keys of %d: the opposite of what it has for more is right too", c.request, c.keys, c.count)
-		}
+		err := c.request.CheckCounts(c.keys, c.count, more)
+		assert.That(t, (err == nil) == c.right, "%+v: %d keys of %d: %v", c.request, c.keys, c.count, err)
+		assert.That(t, c.request.Kind != Range || c.request.CheckCounts(c.keys, c.count, !more) != nil,
+			"%+v: %d keys of %d: the opposite of what it has for more is right too", c.request, c.keys, c.count)
 	}
 }
 
@@ -357,9 +333,8 @@ func benchmarkOpenLoop(b *testing.B, schedule Schedule) {
 func TestExponential(t *testing.T) {
 	draw := keys.NewDraw(3, keys.StreamArrival)
 	check := func(u float64) {
-		if got, want := exponential(u), -math.Log(u); math.Abs(got-want) > 1e-15*max(1, want) || got < 0 {
-			t.Errorf("of %v it is %v, want %v", u, got, want)
-		}
+		got, want := exponential(u), -math.Log(u)
+		assert.That(t, math.Abs(got-want) <= 1e-15*max(1, want) && got >= 0, "of %v it is %v, want %v", u, got, want)
 	}
 	for i := range uint64(100_000) {
 		check(draw.At(i))

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
@@ -54,28 +55,20 @@ func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 			run.WarmedUp() != warm {
 			t.Errorf("%s: warm-up %+v", name, *w)
 		}
-		if len(written) != warm+total {
-			t.Errorf("%s: %d keys were written", name, len(written))
-		}
-		if result.First != warm || len(o.records()) != total || result.Failed != 10 || result.Errors["no"] != 10 ||
-			result.Reason != "" {
-			t.Errorf("%s: %d records from %d on, %d failed: %v, reason %q", name, len(o.records()), result.First,
-				result.Failed, result.Errors, result.Reason)
-		}
+		assert.That(t, len(written) == warm+total, "%s: %d keys were written", name, len(written))
+		assert.That(t, result.First == warm && len(o.records()) == total && result.Failed == 10 &&
+			result.Errors["no"] == 10 && result.Reason == "", "%s: %d records from %d on, %d failed: %v, reason %q", name,
+			len(o.records()), result.First, result.Failed, result.Errors, result.Reason)
 		for i, record := range o.records() {
-			if !record.Done() || record.OK() == (i%10 == 3) || record.Start < 0 || record.End() > result.Took {
-				t.Errorf("%s: record %d is %+v, the run took %v", name, i, record, result.Took)
-			}
-			if name == "open" && record.Start != starts.Start(i) {
-				t.Errorf("request %d of the measurement is due at %v", i, record.Start)
-			}
+			assert.That(t, record.Done() && record.OK() != (i%10 == 3) && record.Start >= 0 && record.End() <= result.Took,
+				"%s: record %d is %+v, the run took %v", name, i, record, result.Took)
+			assert.That(t, name != "open" || record.Start == starts.Start(i), "request %d of the measurement is due at %v",
+				i, record.Start)
 		}
-		if name == "open" && (result.Due != total || result.Warmup.Took != starts.Start(warm)) {
-			t.Errorf("%d were due, the warm-up took %v", result.Due, result.Warmup.Took)
-		}
-		if done, failed := run.Progress(); done != total || failed != 10 {
-			t.Errorf("%s: the progress is %d, %d", name, done, failed)
-		}
+		assert.That(t, name != "open" || (result.Due == total && result.Warmup.Took == starts.Start(warm)),
+			"%d were due, the warm-up took %v", result.Due, result.Warmup.Took)
+		done, failed := run.Progress()
+		assert.That(t, done == total && failed == 10, "%s: the progress is %d, %d", name, done, failed)
 	}
 }
 
@@ -92,9 +85,8 @@ func TestTheRestOfAWarmupIsInNoTime(t *testing.T) {
 			}
 			return 0, nil
 		}))
-		if result.Took != 20*time.Millisecond || result.Warmup.OK != 5 || !o.records()[19].OK() {
-			t.Errorf("the measurement took %v, warm-up %+v", result.Took, *result.Warmup)
-		}
+		assert.That(t, result.Took == 20*time.Millisecond && result.Warmup.OK == 5 && o.records()[19].OK(),
+			"the measurement took %v, warm-up %+v", result.Took, *result.Warmup)
 	})
 }
 
@@ -123,14 +115,11 @@ func TestAWarmupOfADuration(t *testing.T) {
 			if want := loop.Total - (loop.Total/3 - 2); warm != want || result.Warmup.OK != want {
 				t.Errorf("%s: of %d requests of the warm-up %d were sent", name, loop.Total, warm)
 			}
-			if result.Due != 50 || result.First != loop.Total || result.Warmup.Took != length {
-				t.Errorf("%s: %d were due from number %d on, the warm-up took %v", name, result.Due, result.First,
-					result.Warmup.Took)
-			}
+			assert.That(t, result.Due == 50 && result.First == loop.Total && result.Warmup.Took == length,
+				"%s: %d were due from number %d on, the warm-up took %v", name, result.Due, result.First, result.Warmup.Took)
 			for i, record := range o.records() {
-				if !record.OK() || record.Start != schedule.Start(loop.Total+i)-length {
-					t.Errorf("%s: record %d is %+v", name, i, record)
-				}
+				assert.That(t, record.OK() && record.Start == schedule.Start(loop.Total+i)-length, "%s: record %d is %+v",
+					name, i, record)
 			}
 		})
 	}
@@ -148,11 +137,9 @@ func TestAWarmupOfADuration(t *testing.T) {
 				ok++
 			}
 		}
-		if result.Warmup.OK != 180 || result.First != 180 || ok != 180 || result.Warmup.Took != length ||
-			result.Took != length {
-			t.Errorf("%d requests in the warm-up of %v, %d after it from number %d on in %v", result.Warmup.OK,
-				result.Warmup.Took, ok, result.First, result.Took)
-		}
+		assert.That(t, result.Warmup.OK == 180 && result.First == 180 && ok == 180 && result.Warmup.Took == length &&
+			result.Took == length, "%d requests in the warm-up of %v, %d after it from number %d on in %v", result.Warmup.OK,
+			result.Warmup.Took, ok, result.First, result.Took)
 	})
 }
 
@@ -173,10 +160,9 @@ func TestARunThatIsEndedDuringItsWarmup(t *testing.T) {
 				run.Stop("enough")
 				return 0, ErrAbandoned
 			}))
-			if want := (WarmupResult{Abandoned: 1, Took: time.Second}); result.Measured || len(o.records()) > 0 ||
-				result.Reason != "enough" || *result.Warmup != want {
-				t.Errorf("%s: %+v, warm-up %+v", name, result, *result.Warmup)
-			}
+			want := (WarmupResult{Abandoned: 1, Took: time.Second})
+			assert.That(t, !result.Measured && len(o.records()) == 0 && result.Reason == "enough" && *result.Warmup == want,
+				"%s: %+v, warm-up %+v", name, result, *result.Warmup)
 		})
 	}
 }

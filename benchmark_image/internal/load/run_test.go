@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/world/worldtest"
@@ -92,9 +93,8 @@ func TestReadsThatFindNothing(t *testing.T) {
 		if required {
 			failed = 5
 		}
-		if result.Empty != 5 || result.Failed != failed || result.Errors[ErrNotFound.Error()] != failed {
-			t.Errorf("required %v: %d empty, %d failed, %v", required, result.Empty, result.Failed, result.Errors)
-		}
+		assert.That(t, result.Empty == 5 && result.Failed == failed && result.Errors[ErrNotFound.Error()] == failed,
+			"required %v: %d empty, %d failed, %v", required, result.Empty, result.Failed, result.Errors)
 	}
 }
 
@@ -103,9 +103,7 @@ func TestARunMayBeStoppedBeforeItBegins(t *testing.T) {
 	run := NewRun(o)
 	run.Stop("not at all")
 	result := run.Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) { return 0, nil }))
-	if result.Reason != "not at all" || len(o.records()) > 0 {
-		t.Errorf("reason %q, %+v", result.Reason, o.records())
-	}
+	assert.That(t, result.Reason == "not at all" && len(o.records()) == 0, "reason %q, %+v", result.Reason, o.records())
 }
 
 // TestStalls: a run ends exactly when no request, or none of a kind, has succeeded for as long as it may take; answers
@@ -152,9 +150,8 @@ func TestStalls(t *testing.T) {
 				}
 				return 1, nil
 			}))
-			if result.Reason != c.reason || result.Took < c.ends || result.Took > c.ends+2*c.takes {
-				t.Errorf("%s: after %v the reason is %q, %d failed", name, result.Took, result.Reason, result.Failed)
-			}
+			assert.That(t, result.Reason == c.reason && result.Took >= c.ends && result.Took <= c.ends+2*c.takes,
+				"%s: after %v the reason is %q, %d failed", name, result.Took, result.Reason, result.Failed)
 		})
 	}
 }
@@ -163,9 +160,8 @@ func TestErrorTextsAreBounded(t *testing.T) {
 	result := NewRun(options(100, 1)).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
 		return 0, fmt.Errorf("error %d", r.Number)
 	}))
-	if len(result.Errors) != maxErrors+1 || result.Errors[otherErrors] != 100-maxErrors {
-		t.Errorf("%d texts, %d others", len(result.Errors), result.Errors[otherErrors])
-	}
+	assert.That(t, len(result.Errors) == maxErrors+1 && result.Errors[otherErrors] == 100-maxErrors,
+		"%d texts, %d others", len(result.Errors), result.Errors[otherErrors])
 }
 
 func TestOutcomes(t *testing.T) {
@@ -198,11 +194,10 @@ func TestRecordsKeepTheirFields(t *testing.T) {
 			for code := range CodeCheck + 1 {
 				r := newRecord(&Request{Kind: kind, start: 8, actual: 15, waited: true, own: kind == Put}, 5, 24*time.Hour+5,
 					outcome, code)
-				if r.Outcome() != outcome || r.Code() != code || r.Kind() != kind || !r.Waited() || r.Own() != (kind == Put) ||
-					r.Start != 3 || r.Lag() != 7 ||
-					r.Service() != 24*time.Hour-10 || r.Latency() != 24*time.Hour-3 || r.End() != 24*time.Hour {
-					t.Fatalf("kind %d, outcome %d, code %v: %+v", kind, outcome, code, r)
-				}
+				assert.Must(t, r.Outcome() == outcome && r.Code() == code && r.Kind() == kind && r.Waited() &&
+					r.Own() == (kind == Put) && r.Start == 3 && r.Lag() == 7 && r.Service() == 24*time.Hour-10 &&
+					r.Latency() == 24*time.Hour-3 && r.End() == 24*time.Hour, "kind %d, outcome %d, code %v: %+v", kind, outcome,
+					code, r)
 			}
 		}
 	}

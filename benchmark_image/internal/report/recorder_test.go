@@ -13,6 +13,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/load"
 )
 
@@ -58,15 +59,12 @@ func same(t *testing.T, name string, d *Distribution, sorted []time.Duration, le
 	t.Helper()
 	n := len(sorted)
 	if n == 0 || d == nil {
-		if n != 0 || d != nil {
-			t.Errorf("%s: %d latencies and the distribution %v", name, n, d)
-		}
+		assert.That(t, n == 0 && d == nil, "%s: %d latencies and the distribution %v", name, n, d)
 		return
 	}
-	if d.Percentiles != Exact || d.Count != n || d.LeftOut != leftOut || d.MinS != sorted[0].Seconds() ||
-		d.MaxS != sorted[n-1].Seconds() {
-		t.Errorf("%s: %s, %d of %d, %d left out, %v..%v", name, d.Percentiles, d.Count, n, d.LeftOut, d.MinS, d.MaxS)
-	}
+	assert.That(t, d.Percentiles == Exact && d.Count == n && d.LeftOut == leftOut && d.MinS == sorted[0].Seconds() &&
+		d.MaxS == sorted[n-1].Seconds(), "%s: %s, %d of %d, %d left out, %v..%v", name, d.Percentiles, d.Count, n,
+		d.LeftOut, d.MinS, d.MaxS)
 	check := func(got *float64, n int, p float64) {
 		if r := rank(n, p); (got != nil) != (r < n && r <= len(sorted)) || got != nil && *got != sorted[r-1].Seconds() {
 			t.Errorf("%s: %v%% of %d is %v", name, p, n, got)
@@ -116,10 +114,8 @@ func TestFiguresAreThoseOfAllSortedLatencies(t *testing.T) {
 				same(t, name, service, of(load.Record.Service), leftOut)
 				for p, got := range r.PercentilesS {
 					var at float64
-					must(t, json.Unmarshal([]byte(p), &at))
-					if kind < 0 && got != nearestRank(sorted, at).Seconds() {
-						t.Errorf("%s%% of %d is %v", p, n, got)
-					}
+					assert.OK(t, json.Unmarshal([]byte(p), &at))
+					assert.That(t, kind >= 0 || got == nearestRank(sorted, at).Seconds(), "%s%% of %d is %v", p, n, got)
 				}
 			}
 			sameTimeline(t, r, records, took, step)
@@ -174,20 +170,16 @@ func sameTimeline(t *testing.T, r *Result, records []load.Record, took, step tim
 		want.RequestsPerS = row.RequestsPerS
 		got, _ := json.Marshal(row)
 		wanted, _ := json.Marshal(want)
-		if string(got) != string(wanted) {
-			t.Fatalf("row %d of %d\n     %s\nwant %s", i, len(r.Timeline), got, wanted)
-		}
-		if width := min(step,
-			took-from).Seconds(); width > 0 && math.Abs(row.RequestsPerS-float64(row.OK)/width) > 1e-9*row.RequestsPerS {
-			t.Errorf("row %d: %d in %v s make %v/s", i, row.OK, width, row.RequestsPerS)
-		}
+		assert.Must(t, string(got) == string(wanted), "row %d of %d\n     %s\nwant %s", i, len(r.Timeline), got, wanted)
+		width := min(step, took-from).Seconds()
+		assert.That(t, width <= 0 || math.Abs(row.RequestsPerS-float64(row.OK)/width) <= 1e-9*row.RequestsPerS,
+			"row %d: %d in %v s make %v/s", i, row.OK, width, row.RequestsPerS)
 	}
 	if took-before > longest {
 		longest, longestStart = took-before, before
 	}
-	if r.LongestGapS != longest.Seconds() || r.LongestGapStartS != longestStart.Seconds() {
-		t.Errorf("longest gap %v s from %v s, want %v from %v", r.LongestGapS, r.LongestGapStartS, longest, longestStart)
-	}
+	assert.That(t, r.LongestGapS == longest.Seconds() && r.LongestGapStartS == longestStart.Seconds(),
+		"longest gap %v s from %v s, want %v from %v", r.LongestGapS, r.LongestGapStartS, longest, longestStart)
 }
 
 // TestPercentilesOfLongRuns: with one latency more than are kept, percentiles are those of the library's histogram; all
@@ -202,26 +194,20 @@ func TestPercentilesOfLongRuns(t *testing.T) {
 	d := newDistribution(seriesOf(latencies), 5)
 	library := hdrhistogram.New(histogramMin, histogramMax, histogramDigits)
 	for _, latency := range latencies {
-		must(t, library.RecordValue(int64(latency)))
+		assert.OK(t, library.RecordValue(int64(latency)))
 	}
 	sorted := slices.Sorted(slices.Values(latencies))
-	if d.Percentiles != InHistogram || d.Count != len(sorted) || d.MinS != sorted[0].Seconds() ||
-		d.MaxS != sorted[len(sorted)-1].Seconds() {
-		t.Errorf("%s, %d, %v..%v", d.Percentiles, d.Count, d.MinS, d.MaxS)
-	}
+	assert.That(t, d.Percentiles == InHistogram && d.Count == len(sorted) && d.MinS == sorted[0].Seconds() &&
+		d.MaxS == sorted[len(sorted)-1].Seconds(), "%s, %d, %v..%v", d.Percentiles, d.Count, d.MinS, d.MaxS)
 	for _, p := range Percentiles {
 		got, exact := *d.PercentilesS[percentileName(p)], nearestRank(sorted, p).Seconds()
-		if got < exact || got > exact*1.001 {
-			t.Errorf("%v%% is %v, exactly %v", p, got, exact)
-		}
-		if want := time.Duration(library.ValueAtPercentile(p)).Seconds(); got != min(want, d.MaxS) {
-			t.Errorf("%v%% is %v, in the library %v", p, got, want)
-		}
+		assert.That(t, got >= exact && got <= exact*1.001, "%v%% is %v, exactly %v", p, got, exact)
+		want := time.Duration(library.ValueAtPercentile(p)).Seconds()
+		assert.That(t, got == min(want, d.MaxS), "%v%% is %v, in the library %v", p, got, want)
 	}
 	average, stddev := exactMoments(latencies)
-	if d.MeanS != average || d.StddevS != stddev {
-		t.Errorf("mean %v and deviation %v, want %v and %v", d.MeanS, d.StddevS, average, stddev)
-	}
+	assert.That(t, d.MeanS == average && d.StddevS == stddev, "mean %v and deviation %v, want %v and %v", d.MeanS,
+		d.StddevS, average, stddev)
 }
 
 // exactMoments are computed with fractions, in two passes, and rounded at the end.
@@ -292,10 +278,8 @@ func TestTimelinesAreBounded(t *testing.T) {
 		{100 * time.Millisecond, 0, 24 * time.Hour, 6.4, 13_500},
 	} {
 		interval, rows := newTimeline(c.step, c.expected, 0).rows(c.took)
-		if interval.Seconds() != c.interval || len(rows) != c.rows {
-			t.Errorf("%v in steps of %v: %d rows of %v, want %d of %v s", c.took, c.step, len(rows), interval, c.rows,
-				c.interval)
-		}
+		assert.That(t, interval.Seconds() == c.interval && len(rows) == c.rows,
+			"%v in steps of %v: %d rows of %v, want %d of %v s", c.took, c.step, len(rows), interval, c.rows, c.interval)
 	}
 }
 
@@ -324,12 +308,10 @@ func TestIntervalsThatAreJoined(t *testing.T) {
 		}
 		before = *row.LastOKNs
 	}
-	if sum.OK != (maxRows+100)/2-6 || sum.Failed != (maxRows+100)/4-2 || sum.Unknown != (maxRows+100)/4-2 {
-		t.Errorf("the rows have %d ok, %d failed, %d unknown", sum.OK, sum.Failed, sum.Unknown)
-	}
-	if timeline.gap != 15*time.Second || timeline.gapStart != 97*time.Second+500*time.Millisecond {
-		t.Errorf("the longest gap is %v from %v", timeline.gap, timeline.gapStart)
-	}
+	assert.That(t, sum.OK == (maxRows+100)/2-6 && sum.Failed == (maxRows+100)/4-2 && sum.Unknown == (maxRows+100)/4-2,
+		"the rows have %d ok, %d failed, %d unknown", sum.OK, sum.Failed, sum.Unknown)
+	assert.That(t, timeline.gap == 15*time.Second && timeline.gapStart == 97*time.Second+500*time.Millisecond,
+		"the longest gap is %v from %v", timeline.gap, timeline.gapStart)
 }
 
 // TestTheLongestGapIsThatOfTheLoad: what comes after the time in which requests are sent does not count.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/reporttest"
@@ -91,7 +92,7 @@ func TestTextIsThatOfEtcdsTool(t *testing.T) {
 		"sample":    {sampled, TextOptions{Sample: true}},
 	} {
 		var got strings.Builder
-		must(t, c.result.Text(&got, c.options))
+		assert.OK(t, c.result.Text(&got, c.options))
 		golden(t, name+".txt", got.String())
 	}
 }
@@ -101,30 +102,21 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		must(t, os.WriteFile(path, []byte(got), 0o644))
+		assert.OK(t, os.WriteFile(path, []byte(got), 0o644))
 	}
-	if want, err := os.ReadFile(path); err != nil || got != string(want) {
-		t.Errorf("%v: got\n%s\nwant\n%s", err, got, want)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	want, err := os.ReadFile(path)
+	assert.That(t, err == nil && got == string(want), "%v: got\n%s\nwant\n%s", err, got, want)
 }
 
 func TestARunWithoutAnswers(t *testing.T) {
 	r := &Result{Operation: "put", Endpoints: []string{"a:1"}, Figures: Figures{Requests: 5}}
 	r.Complete(load.Result{Reason: "cancelled"}, nil)
 	encoded, err := json.MarshalIndent(r, "", " ")
-	must(t, err)
+	assert.OK(t, err)
 	golden(t, "no-answer.json", string(encoded)+"\n")
 	r.Abandoned, r.Outcomes.Unknown = 100, 100
-	if want := "cancelled; 100 requests were cut off by the end and may have happened"; r.Problem() != want {
-		t.Errorf("problem %q, want %q", r.Problem(), want)
-	}
+	want := "cancelled; 100 requests were cut off by the end and may have happened"
+	assert.That(t, r.Problem() == want, "problem %q, want %q", r.Problem(), want)
 }
 
 // TestPercentiles compares with the definition of the nearest rank, counted out.
@@ -147,9 +139,7 @@ func TestPercentiles(t *testing.T) {
 				}
 				return within*100_000 >= int(math.Round(p*1000))*n
 			})
-			if got != latencies[want] {
-				t.Errorf("%v%% of %d is %v, want %v", p, n, got, latencies[want])
-			}
+			assert.That(t, got == latencies[want], "%v%% of %d is %v, want %v", p, n, got, latencies[want])
 		}
 	}
 }
@@ -198,18 +188,14 @@ func TestHistogramsAreThoseOfTheLibrary(t *testing.T) {
 	} {
 		want := hdrhistogram.New(histogramMin, histogramMax, histogramDigits)
 		for _, latency := range latencies {
-			must(t, want.RecordValue(min(max(int64(latency), histogramMin), histogramMax)))
+			assert.OK(t, want.RecordValue(min(max(int64(latency), histogramMin), histogramMax)))
 		}
 		got, err := hdrhistogram.Decode([]byte(newDistribution(seriesOf(latencies), 0).Histogram))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if !slices.Equal(got.Distribution(),
-			want.Distribution()) || got.LowestTrackableValue() != want.LowestTrackableValue() ||
-			got.HighestTrackableValue() != want.HighestTrackableValue() ||
-			got.SignificantFigures() != want.SignificantFigures() {
-			t.Errorf("%s: the histograms differ", name)
-		}
+		assert.Must(t, err == nil, "%s: %v", name, err)
+		assert.That(t, slices.Equal(got.Distribution(), want.Distribution()) &&
+			got.LowestTrackableValue() == want.LowestTrackableValue() &&
+			got.HighestTrackableValue() == want.HighestTrackableValue() &&
+			got.SignificantFigures() == want.SignificantFigures(), "%s: the histograms differ", name)
 	}
 }
 
@@ -258,12 +244,10 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 		"leader, beginning": {fmt.Sprintf("%s at %d", *r.Leader, *r.BeganNs), "a:1 at 5"},
 		"machine":           {[]float64{*r.BusyRatio, *r.RunDelayS, *r.MeanRunDelayS}, []float64{0.75, 0.002, 0.001}},
 	} {
-		if !reflect.DeepEqual(c[0], c[1]) {
-			t.Errorf("%s: got %+v, want %+v", what, c[0], c[1])
-		}
+		assert.That(t, reflect.DeepEqual(c[0], c[1]), "%s: got %+v, want %+v", what, c[0], c[1])
 	}
 	encoded, err := json.Marshal(r)
-	must(t, err)
+	assert.OK(t, err)
 	reporttest.Check(t, encoded)
 }
 
@@ -301,9 +285,8 @@ func TestTheRateThatWasAchieved(t *testing.T) {
 		// The last was due at 99.5 ms; 10 ms later 55 have been sent.
 		"each takes 2 ms": {func(int) time.Duration { return 2 * time.Millisecond }, 0, 550},
 	} {
-		if got := achieved(c.unsent, c.service); math.Abs(got-c.want) > 1e-6 {
-			t.Errorf("%s: %v/s, want %v", name, got, c.want)
-		}
+		got := achieved(c.unsent, c.service)
+		assert.That(t, math.Abs(got-c.want) <= 1e-6, "%s: %v/s, want %v", name, got, c.want)
 	}
 }
 
@@ -356,14 +339,12 @@ func TestUnsentRequestsHaveAKind(t *testing.T) {
 		unsent[mixed.Kind(number)]++
 	}
 	put, get := r.ByOperation["put"], r.ByOperation["range"]
-	if put.Unsent != unsent[load.Put] || get.Unsent != unsent[load.Range] || put.Unsent == 0 ||
-		put.Unsent+get.Unsent != r.Outcomes.Unsent {
-		t.Errorf("%d puts and %d ranges were not sent, want %v", put.Unsent, get.Unsent, unsent)
-	}
-	if put.ResponseTime.LeftOut != put.Unsent || get.ServiceTime.LeftOut != get.Unsent || put.OK+get.OK != sent {
-		t.Errorf("%+v, %+v", put, get)
-	}
+	assert.That(t, put.Unsent == unsent[load.Put] && get.Unsent == unsent[load.Range] && put.Unsent != 0 &&
+		put.Unsent+get.Unsent == r.Outcomes.Unsent, "%d puts and %d ranges were not sent, want %v", put.Unsent, get.Unsent,
+		unsent)
+	assert.That(t, put.ResponseTime.LeftOut == put.Unsent && get.ServiceTime.LeftOut == get.Unsent &&
+		put.OK+get.OK == sent, "%+v, %+v", put, get)
 	encoded, err := json.Marshal(r)
-	must(t, err)
+	assert.OK(t, err)
 	reporttest.Check(t, encoded)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/spec"
 )
 
@@ -24,9 +25,7 @@ func Schema(t testing.TB, file string) *jsonschema.Schema {
 	}
 	_, here, _, _ := runtime.Caller(0)
 	schema, err := jsonschema.NewCompiler().Compile(filepath.Join(filepath.Dir(here), "..", "..", "..", "docs", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	schemas.Store(file, schema)
 	return schema
 }
@@ -41,9 +40,7 @@ func Request(t testing.TB, operation spec.Operation) *jsonschema.Schema {
 func Check(t testing.TB, report []byte) {
 	t.Helper()
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(report))
-	if err != nil {
-		t.Fatalf("%v in %s", err, report)
-	}
+	assert.Must(t, err == nil, "%v in %s", err, report)
 	if err := Schema(t, "benchmark-result.schema.json").Validate(value); err != nil {
 		t.Errorf("the report does not keep to its schema: %v", err)
 		return

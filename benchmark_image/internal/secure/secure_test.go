@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
@@ -50,14 +51,11 @@ func TestWhatWasNotWrittenAsAWholeDidNotHappen(t *testing.T) {
 			if _, err := io.ReadFull(member.tls, opened); err != nil || !bytes.Equal(opened, whole[last:inner.written]) {
 				t.Fatalf("after %d bytes the member can open %d of %d: %v", total, len(opened), inner.written, err)
 			}
-			if member.in.Len() > 0 {
-				t.Fatalf("%d bytes behind the record's end", member.in.Len())
-			}
+			assert.Must(t, member.in.Len() == 0, "%d bytes behind the record's end", member.in.Len())
 			last, ends[inner.written] = inner.written, true
 		}
-		if last != len(whole) || len(ends) != 3 || !ends[record] || !ends[2*record] {
-			t.Errorf("version %x: %d of %d bytes in records that end at %v", version, last, len(whole), ends)
-		}
+		assert.That(t, last == len(whole) && len(ends) == 3 && ends[record] && ends[2*record],
+			"version %x: %d of %d bytes in records that end at %v", version, last, len(whole), ends)
 	}
 }
 
@@ -70,22 +68,15 @@ func TestRecordsMayComeInPieces(t *testing.T) {
 		if _, err := member.tls.Write(sent); err != nil {
 			t.Fatal(err)
 		}
-		if err := member.tls.CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, member.tls.CloseWrite())
 		for sealed := member.out.Bytes(); len(sealed) > 0; {
-			if s.Closing() {
-				t.Fatal("it is over before its end")
-			}
+			assert.Must(t, !s.Closing(), "it is over before its end")
 			n := min(piece, len(sealed))
-			if err := s.Feed(sealed[:n]); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, s.Feed(sealed[:n]))
 			sealed = sealed[n:]
 		}
-		if !bytes.Equal(inner.fed.Bytes(), sent) || !s.Closing() || s.Start(nil, nil, nil) {
-			t.Errorf("in pieces of %d: %d of %d bytes, over %v", piece, inner.fed.Len(), len(sent), s.Closing())
-		}
+		assert.That(t, bytes.Equal(inner.fed.Bytes(), sent) && s.Closing() && !s.Start(nil, nil, nil),
+			"in pieces of %d: %d of %d bytes, over %v", piece, inner.fed.Len(), len(sent), s.Closing())
 	}
 	s, member := inMemory(t, tls.VersionTLS13, &held{})
 	if _, err := member.tls.Write([]byte("forged")); err != nil {
@@ -136,9 +127,7 @@ func inMemory(t *testing.T, version uint16, inner store.Conn) (*secured, *memory
 	go func() { shaken <- member.tls.Handshake() }()
 	own := &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Issue(time.Hour)}}
 	over, err := New(own, "h2").Secure(t.Context(), near, "127.0.0.1:1")
-	if err := errors.Join(err, <-shaken); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err, <-shaken)
 	between.Conn = member
 	return over.Over(inner, make([]byte, readSize)).(*secured), member
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/inputtest"
 )
 
@@ -56,15 +57,11 @@ func TestBodiesBecomeSpecs(t *testing.T) {
 		}},
 	} {
 		got, problem := ParseBody(c.operation, []byte(c.body))
-		if problem != nil {
-			t.Fatalf("%s: %v", c.body, problem)
-		}
+		assert.Must(t, problem == nil, "%s: %v", c.body, problem)
 		want := Default(c.operation)
 		c.change(&want)
 		want.StallTimeout = got.StallTimeout // that of the load, see its test
-		if !reflect.DeepEqual(*got, want) {
-			t.Errorf("%s\n got  %+v\n want %+v", c.body, *got, want)
-		}
+		assert.That(t, reflect.DeepEqual(*got, want), "%s\n got  %+v\n want %+v", c.body, *got, want)
 	}
 }
 
@@ -155,10 +152,9 @@ func TestBodiesThatAreRefused(t *testing.T) {
 			t.Errorf("%s %s is accepted: %+v", c.operation, c.body, s)
 			continue
 		}
-		if refusal.Field != c.field || !strings.Contains(refusal.Message, c.message) ||
-			strings.Contains(refusal.Message, "\n") {
-			t.Errorf("%s %s: %+v, want field %q and %q", c.operation, c.body, refusal, c.field, c.message)
-		}
+		assert.That(t, refusal.Field == c.field && strings.Contains(refusal.Message, c.message) &&
+			!strings.Contains(refusal.Message, "\n"), "%s %s: %+v, want field %q and %q", c.operation, c.body, refusal,
+			c.field, c.message)
 	}
 }
 
@@ -170,13 +166,10 @@ func TestRefusalsStaySmall(t *testing.T) {
 	} {
 		body = strings.Replace(body, "HUGE", huge, 1)
 		_, refusal := ParseBody(Range, []byte(body))
-		if refusal == nil {
-			t.Fatalf("%.60s is accepted", body)
-		}
+		assert.Must(t, refusal != nil, "%.60s is accepted", body)
 		encoded, err := json.Marshal(refusal)
-		if err != nil || len(encoded) > 2000 {
-			t.Errorf("the refusal of %.60s has %d bytes (%v)", body, len(encoded), err)
-		}
+		assert.That(t, err == nil && len(encoded) <= 2000, "the refusal of %.60s has %d bytes (%v)", body, len(encoded),
+			err)
 	}
 }
 
@@ -194,20 +187,14 @@ func FuzzParseBody(native *testing.F) {
 		}
 		s, refusal := ParseBody(operation, body)
 		if refusal != nil {
-			if refusal.Message == "" {
-				t.Errorf("%q: refusal %+v", body, refusal)
-			}
-			if _, err := json.Marshal(refusal); err != nil {
-				t.Errorf("%q: %v", body, err)
-			}
+			assert.That(t, refusal.Message != "", "%q: refusal %+v", body, refusal)
+			_, err := json.Marshal(refusal)
+			assert.That(t, err == nil, "%q: %v", body, err)
 			return
 		}
-		if problem := s.Validate(); problem != nil {
-			t.Errorf("%q is accepted with %v", body, problem)
-		}
-		if !json.Valid(body) {
-			t.Errorf("%q is accepted and not JSON", body)
-		}
+		problem := s.Validate()
+		assert.That(t, problem == nil, "%q is accepted with %v", body, problem)
+		assert.That(t, json.Valid(body), "%q is accepted and not JSON", body)
 		checkEncoding(t, *s)
 	})
 }
@@ -216,24 +203,15 @@ func FuzzParseBody(native *testing.F) {
 func checkEncoding(t *testing.T, want Spec) {
 	t.Helper()
 	encoded, err := json.Marshal(&want)
-	if err != nil || len(encoded) > MaxEncoded {
-		t.Fatalf("%d bytes, %v", len(encoded), err)
-	}
+	assert.Must(t, err == nil && len(encoded) <= MaxEncoded, "%d bytes, %v", len(encoded), err)
 	got, problem := Decode(encoded)
-	if problem != nil {
-		t.Fatalf("%s: %v", encoded, problem)
-	}
-	if !reflect.DeepEqual(*got, want) {
-		t.Errorf("%s\n got  %+v\n want %+v", encoded, *got, want)
-	}
+	assert.Must(t, problem == nil, "%s: %v", encoded, problem)
+	assert.That(t, reflect.DeepEqual(*got, want), "%s\n got  %+v\n want %+v", encoded, *got, want)
 	body := want.Body()
 	again, problem := ParseBody(want.Operation, body)
-	if problem != nil {
-		t.Fatalf("%s: %v", body, problem)
-	}
-	if again.Order() != want.Order() || again.DistinctKeys() != want.DistinctKeys() {
-		t.Errorf("%s has other keys than %+v", body, want)
-	}
+	assert.Must(t, problem == nil, "%s: %v", body, problem)
+	assert.That(t, again.Order() == want.Order() && again.DistinctKeys() == want.DistinctKeys(),
+		"%s has other keys than %+v", body, want)
 }
 
 // TestEncodedSpecsAreDecoded has each parameter with a value other than its default.
@@ -279,9 +257,7 @@ func TestEncodedSpecsAreDecoded(t *testing.T) {
 	for operation, bodies := range specs {
 		for _, body := range bodies {
 			s, problem := ParseBody(operation, []byte(body))
-			if problem != nil {
-				t.Fatalf("%s: %v", body, problem)
-			}
+			assert.Must(t, problem == nil, "%s: %v", body, problem)
 			checkEncoding(t, *s)
 			defaults := Default(operation)
 			for _, p := range Parameters {
@@ -291,9 +267,7 @@ func TestEncodedSpecsAreDecoded(t *testing.T) {
 			}
 		}
 	}
-	if len(unchanged) > 0 {
-		t.Errorf("no test changes %v", unchanged)
-	}
+	assert.That(t, len(unchanged) == 0, "no test changes %v", unchanged)
 }
 
 // TestTheLargestSpecFits has the largest texts, of characters that JSON escapes.
@@ -310,10 +284,9 @@ func TestTheLargestSpecFits(t *testing.T) {
 		s.Endpoints = append(s.Endpoints, strings.Repeat(label+".", 3)+strings.Repeat("b",
 			60)+string(rune('a'+i/26))+":65535")
 	}
-	if encoded, err := json.Marshal(&s); err != nil || len(encoded)+6*MaxKeyText > MaxEncoded ||
-		checkEndpoints(s.Endpoints) != nil {
-		t.Errorf("%d bytes, %v", len(encoded), err)
-	}
+	encoded, err := json.Marshal(&s)
+	assert.That(t, err == nil && len(encoded)+6*MaxKeyText <= MaxEncoded && checkEndpoints(s.Endpoints) == nil,
+		"%d bytes, %v", len(encoded), err)
 }
 
 func TestWhatIsNoEncodedSpecIsRefused(t *testing.T) {
@@ -323,8 +296,7 @@ func TestWhatIsNoEncodedSpecIsRefused(t *testing.T) {
 		`{"operation":"put","endpoints":"a:1","key":"k"}`: "belongs to POST /benchmark/read",
 		`{"operation":"put","endpoints":"a:1","conns":0}`: "1..10000",
 	} {
-		if s, problem := Decode([]byte(encoded)); problem == nil || !strings.Contains(problem.Error(), want) {
-			t.Errorf("%s: %+v, %v", encoded, s, problem)
-		}
+		s, problem := Decode([]byte(encoded))
+		assert.That(t, problem != nil && strings.Contains(problem.Error(), want), "%s: %+v, %v", encoded, s, problem)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"containernet-env/benchmark_image/internal/assert"
 )
 
 func TestEndpointsThatAreRefused(t *testing.T) {
@@ -44,9 +46,8 @@ func TestEndpointsThatAreRefused(t *testing.T) {
 func TestEndpointsKeepTheirOrder(t *testing.T) {
 	const text = "10.0.0.251:2379,etcd_2.example:1,localhost:65535,[::1]:2379"
 	endpoints, err := ParseEndpoints(text)
-	if err != nil || len(endpoints) != 4 || JoinEndpoints(endpoints) != text {
-		t.Errorf("ParseEndpoints(%q) = %q, %v", text, endpoints, err)
-	}
+	assert.That(t, err == nil && len(endpoints) == 4 && JoinEndpoints(endpoints) == text, "ParseEndpoints(%q) = %q, %v",
+		text, endpoints, err)
 }
 
 // TestHowManyKeysThereAre: a duration does not make longer keys necessary than it ever did.
@@ -69,12 +70,10 @@ func TestHowManyKeysThereAre(t *testing.T) {
 	} {
 		s := Default(Put)
 		c.change(&s)
-		if got := s.DistinctKeys(); got != c.want {
-			t.Errorf("%+v: %d keys, want %d", s, got, c.want)
-		}
-		if problem := s.Validate(); problem != nil {
-			t.Error(problem)
-		}
+		got := s.DistinctKeys()
+		assert.That(t, got == c.want, "%+v: %d keys, want %d", s, got, c.want)
+		problem := s.Validate()
+		assert.That(t, problem == nil, "%v", problem)
 	}
 }
 
@@ -114,19 +113,17 @@ func TestValidateNamesTheProblem(t *testing.T) {
 			t.Errorf("%s: a bad %s is accepted", c.operation, c.field)
 			continue
 		}
-		if problem.Field != c.field || !strings.HasPrefix(problem.FlagError(), c.flag+": got ") ||
-			!strings.Contains(problem.Allowed, c.allowed) {
-			t.Errorf("%s: a bad %s gives %+v, want flag %s, allowed: %s", c.operation, c.field, problem, c.flag, c.allowed)
-		}
+		assert.That(t, problem.Field == c.field && strings.HasPrefix(problem.FlagError(), c.flag+": got ") &&
+			strings.Contains(problem.Allowed, c.allowed), "%s: a bad %s gives %+v, want flag %s, allowed: %s", c.operation,
+			c.field, problem, c.flag, c.allowed)
 	}
 }
 
 func TestSecondsThatNoDurationHolds(t *testing.T) {
 	for in, want := range map[float64]time.Duration{0.001: time.Millisecond, 60: time.Minute, 1e300: 1<<63 - 1,
 		1e10: 1<<63 - 1, -1e300: 1<<63 - 1} {
-		if got := Seconds(in); got != want {
-			t.Errorf("Seconds(%g) = %d, want %d", in, got, want)
-		}
+		got := Seconds(in)
+		assert.That(t, got == want, "Seconds(%g) = %d, want %d", in, got, want)
 	}
 }
 
@@ -151,12 +148,10 @@ func TestWithoutASuccessALoadWithATotalIsEndedAndOneWithADurationIsNot(t *testin
 		s.Complete(func(name string) bool {
 			return name == "total" && s.Total > 0 || name == "stallTimeout" && s.StallTimeout != stall
 		})
-		if s.StallTimeout != c.want || s.LostTimeout() != c.lost {
-			t.Errorf("%+v: got %v, want %v, without a connection %v", s, s.StallTimeout, c.want, s.LostTimeout())
-		}
-		if problem := s.Validate(); problem != nil {
-			t.Error(problem)
-		}
+		assert.That(t, s.StallTimeout == c.want && s.LostTimeout() == c.lost,
+			"%+v: got %v, want %v, without a connection %v", s, s.StallTimeout, c.want, s.LostTimeout())
+		problem := s.Validate()
+		assert.That(t, problem == nil, "%v", problem)
 	}
 }
 
@@ -172,9 +167,8 @@ func TestAPasswordIsNotRepeated(t *testing.T) {
 			continue
 		}
 		encoded, err := json.Marshal(problem)
-		if err != nil || strings.Contains(string(encoded)+problem.FlagError(), "sesame") {
-			t.Errorf("%s: %s, %s", body, encoded, problem.FlagError())
-		}
+		assert.That(t, err == nil && !strings.Contains(string(encoded)+problem.FlagError(), "sesame"), "%s: %s, %s", body,
+			encoded, problem.FlagError())
 	}
 }
 
@@ -186,10 +180,9 @@ func TestFilesOfCallersStayInTheFolder(t *testing.T) {
 		s := Default(Put)
 		s.CAFile, s.User, s.PasswordFile = "ca", "root", name
 		problem := s.Locate("/folder")
-		if problem == nil && (s.PasswordFile != want || s.CAFile != "/folder/ca") ||
-			problem != nil && (problem.Field != "passwordFile" || !strings.Contains(problem.Allowed, want)) {
-			t.Errorf("%q: %q, %v", name, s.PasswordFile, problem)
-		}
+		assert.That(t, (problem != nil || (s.PasswordFile == want && s.CAFile == "/folder/ca")) &&
+			(problem == nil || (problem.Field == "passwordFile" && strings.Contains(problem.Allowed, want))), "%q: %q, %v",
+			name, s.PasswordFile, problem)
 	}
 	s := Default(Put)
 	if problem := s.Locate(""); problem != nil {
@@ -206,9 +199,8 @@ func TestPrefixSpan(t *testing.T) {
 	for prefix, want := range map[string][2]string{
 		"a": {"a", "b"}, "ab\xff": {"ab\xff", "ac"}, "\xff\xff": {"\xff\xff", "\x00"}, "": {"\x00", "\x00"},
 	} {
-		if key, end := prefixSpan(prefix); string(key) != want[0] || string(end) != want[1] {
-			t.Errorf("prefix %q: %q to %q", prefix, key, end)
-		}
+		key, end := prefixSpan(prefix)
+		assert.That(t, string(key) == want[0] && string(end) == want[1], "prefix %q: %q to %q", prefix, key, end)
 	}
 }
 
@@ -260,9 +252,7 @@ func TestKnownSpans(t *testing.T) {
 		if problem := s.Validate(); problem != nil {
 			got = problem.Field
 		}
-		if got != c.refused {
-			t.Errorf("%q..%q: the problem is with %q, want %q", s.Key, s.End, got, c.refused)
-		}
+		assert.That(t, got == c.refused, "%q..%q: the problem is with %q, want %q", s.Key, s.End, got, c.refused)
 		if first, last := s.Known(); got == "" && (first != c.first || last != c.last) {
 			t.Errorf("%q..%q holds keys %d to %d, want %d to %d", s.Key, s.End, first, last, c.first, c.last)
 		}
@@ -352,10 +342,8 @@ func TestWhatAStoreLacksIsRefused(t *testing.T) {
 
 func TestStatusCodesHaveDefaults(t *testing.T) {
 	s := Default(Mixed)
-	if !slices.Equal(s.WrittenCodes(), []int{200, 201, 204}) || !slices.Equal(s.FoundCodes(), []int{200}) ||
-		!slices.Equal(s.AbsentKeyCodes(), []int{404}) {
-		t.Errorf("%v %v %v", s.WrittenCodes(), s.FoundCodes(), s.AbsentKeyCodes())
-	}
+	assert.That(t, slices.Equal(s.WrittenCodes(), []int{200, 201, 204}) && slices.Equal(s.FoundCodes(), []int{200}) &&
+		slices.Equal(s.AbsentKeyCodes(), []int{404}), "%v %v %v", s.WrittenCodes(), s.FoundCodes(), s.AbsentKeyCodes())
 	if s.PutCodes = "202"; !slices.Equal(s.WrittenCodes(), []int{202}) {
 		t.Errorf("%v", s.WrittenCodes())
 	}
@@ -366,13 +354,11 @@ func TestEachStoreHasItsEndpoint(t *testing.T) {
 		s := Default(Put)
 		s.Store, s.PutPath = name, map[string]string{HTTP: "/{key}"}[name]
 		s.Complete(func(string) bool { return false })
-		if s.Endpoints[0] != defaultEndpoints[name] || s.Validate() != nil {
-			t.Errorf("%s: endpoints %v, %v", name, s.Endpoints, s.Validate())
-		}
+		assert.That(t, s.Endpoints[0] == defaultEndpoints[name] && s.Validate() == nil, "%s: endpoints %v, %v", name,
+			s.Endpoints, s.Validate())
 		s.Endpoints = []string{"a:1"}
 		s.Complete(func(name string) bool { return name == paramEndpoints.Name })
-		if !slices.Equal(s.Endpoints, []string{"a:1"}) {
-			t.Errorf("%s: endpoints %v in place of those that were given", name, s.Endpoints)
-		}
+		assert.That(t, slices.Equal(s.Endpoints, []string{"a:1"}), "%s: endpoints %v in place of those that were given",
+			name, s.Endpoints)
 	}
 }

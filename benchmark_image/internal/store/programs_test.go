@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"containernet-env/benchmark_image/internal/assert"
 )
 
 // TestTheProgramsAreSmall looks at what is linked into them: grpc-go alone doubles the memory of the client, and
@@ -16,30 +18,21 @@ func TestTheProgramsAreSmall(t *testing.T) {
 		list := exec.Command("go", append([]string{"list", "-deps"}, names...)...)
 		list.Dir = root
 		out, err := list.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		return strings.Fields(string(out))
 	}
 	grpc := func(name string) bool { return strings.HasPrefix(name, "google.golang.org/grpc") }
 	crypto := func(name string) bool { return strings.HasPrefix(name, "crypto/") }
 	client, server := dependencies("./cmd/benchmark-client"), dependencies("./cmd/benchmark-server")
-	if slices.ContainsFunc(client, grpc) || slices.ContainsFunc(server, grpc) {
-		t.Error("grpc-go is linked into a program")
-	}
+	assert.That(t, !slices.ContainsFunc(client, grpc) && !slices.ContainsFunc(server, grpc),
+		"grpc-go is linked into a program")
 	for _, unwanted := range []string{"google.golang.org/protobuf/proto", "net/http"} {
-		if slices.Contains(client, unwanted) {
-			t.Errorf("%s is linked into the client", unwanted)
-		}
+		assert.That(t, !slices.Contains(client, unwanted), "%s is linked into the client", unwanted)
 	}
-	if i := slices.IndexFunc(client, crypto); i >= 0 {
-		t.Errorf("%s is linked into the client", client[i])
-	}
-	if secured := dependencies("./cmd/benchmark-client-tls"); !slices.Contains(secured,
-		"crypto/tls") || slices.ContainsFunc(secured, grpc) {
-		t.Error("the client with TLS has no crypto/tls, or has grpc-go")
-	}
-	if reference := dependencies("-test", "-tags=plumbing", "./internal/client"); !slices.ContainsFunc(reference, grpc) {
-		t.Error("grpc-go is not found where it is")
-	}
+	assert.That(t, !slices.ContainsFunc(client, crypto), "crypto is linked into the client")
+	secured := dependencies("./cmd/benchmark-client-tls")
+	assert.That(t, slices.Contains(secured, "crypto/tls") && !slices.ContainsFunc(secured, grpc),
+		"the client with TLS has no crypto/tls, or has grpc-go")
+	reference := dependencies("-test", "-tags=plumbing", "./internal/client")
+	assert.That(t, slices.ContainsFunc(reference, grpc), "grpc-go is not found where it is")
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"containernet-env/benchmark_image/internal/assert"
 )
 
 const (
@@ -90,7 +92,5 @@ func TestNothingElseKnowsAStore(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil || files < 50 {
-		t.Errorf("%d files: %v", files, err)
-	}
+	assert.That(t, err == nil && files >= 50, "%d files: %v", files, err)
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/store/etcd"
@@ -52,14 +53,11 @@ func TestUsersWhoAreRefused(t *testing.T) {
 		} {
 			_, err := openAs(t, w, "root", c.password, Options{Endpoints: c.endpoints, Conns: 3, TargetLeader: c.leader,
 				DialTimeout: time.Second, Rehearsal: samples})
-			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), c.password) {
-				t.Errorf("%v, want %q", err, c.want)
-			}
+			assert.That(t, err != nil && strings.Contains(err.Error(), c.want) && !strings.Contains(err.Error(), c.password),
+				"%v, want %q", err, c.want)
 		}
 		for _, m := range slices.Concat(cluster.Members, open.Members, denied.Members) {
-			if m.Requests.Load() != 0 {
-				t.Error("a request was sent")
-			}
+			assert.That(t, m.Requests.Load() == 0, "a request was sent")
 		}
 		openFor(t, w, Options{Endpoints: open.Endpoints(), Conns: 1, Rehearsal: samples}) // no users
 	})
@@ -70,10 +68,8 @@ func TestADeadMemberDoesNotKeepAUserOut(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster, users := guarded(w, 1)
 		endpoints := append([]string{w.Refusing(), w.Listen(nil).Endpoint}, cluster.Endpoints()...)
-		if _, err := openAs(t, w, "root", "secret", Options{Endpoints: endpoints, Conns: 1,
-			DialTimeout: time.Second}); err != nil || users.Logins() != 1 {
-			t.Errorf("%d logins: %v", users.Logins(), err)
-		}
+		_, err := openAs(t, w, "root", "secret", Options{Endpoints: endpoints, Conns: 1, DialTimeout: time.Second})
+		assert.That(t, err == nil && users.Logins() == 1, "%d logins: %v", users.Logins(), err)
 	})
 }
 
@@ -86,20 +82,18 @@ func TestUsersWhoAreRefusedDuringALoad(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *worldtest.World) {
 			cluster, users := guarded(w, 1)
 			transport, err := openAs(t, w, "root", "secret", Options{Endpoints: cluster.Endpoints(), Conns: 2})
-			must(t, err)
+			assert.OK(t, err)
 			change(users)
 			o := puts(w, 50, 5)
 			result := load.NewRun(o).Attack(t.Context(), transport)
 			for text, n := range result.Errors {
 				login := strings.Contains(text, ": Unauthenticated: a new login failed: ")
-				if !strings.Contains(text, want) || login != strings.HasPrefix(want, "invalid") {
-					t.Errorf("%d requests: %s", n, text)
-				}
+				assert.That(t, strings.Contains(text, want) && login == strings.HasPrefix(want, "invalid"), "%d requests: %s",
+					n, text)
 			}
 			unknown := slices.ContainsFunc(records(o), func(r load.Record) bool { return r.Outcome() == load.Unknown })
-			if result.Failed != 50 || unknown || len(cluster.Keys()) != 0 || users.Logins() != 1 {
-				t.Errorf("%d failed, unknown %v, %d keys, %d logins", result.Failed, unknown, len(cluster.Keys()), users.Logins())
-			}
+			assert.That(t, result.Failed == 50 && !unknown && len(cluster.Keys()) == 0 && users.Logins() == 1,
+				"%d failed, unknown %v, %d keys, %d logins", result.Failed, unknown, len(cluster.Keys()), users.Logins())
 		})
 	}
 }
@@ -115,7 +109,7 @@ func TestATokenThatExpiresIsRenewed(t *testing.T) {
 				m.Settings = []http2.Setting{{ID: http2.SettingMaxConcurrentStreams, Val: streams}}
 			}
 			transport, err := openAs(t, w, "root", "secret", Options{Endpoints: cluster.Endpoints(), Conns: 3})
-			must(t, err)
+			assert.OK(t, err)
 			const total, expiries = 3000, 10
 			for n := range expiries {
 				w.After(time.Duration(n+1)*100*time.Millisecond, users.Expire)
@@ -123,10 +117,9 @@ func TestATokenThatExpiresIsRenewed(t *testing.T) {
 			o := puts(w, total, 16)
 			result := load.NewRun(o).Attack(t.Context(), transport)
 			got := cluster.Members[0].Requests.Load() + cluster.Members[1].Requests.Load()
-			if result.Failed != 0 || result.Reason != "" || got != total || len(cluster.Keys()) != total {
-				t.Errorf("%d failed, reason %q: %v; %d requests wrote %d keys", result.Failed, result.Reason, result.Errors, got,
-					len(cluster.Keys()))
-			}
+			assert.That(t, result.Failed == 0 && result.Reason == "" && got == total && len(cluster.Keys()) == total,
+				"%d failed, reason %q: %v; %d requests wrote %d keys", result.Failed, result.Reason, result.Errors, got,
+				len(cluster.Keys()))
 			if logins := users.Logins(); logins != expiries+1 || result.Took < (expiries+1)*100*time.Millisecond {
 				t.Errorf("%d logins after %d expiries in %v", logins, expiries, result.Took)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/store"
@@ -272,7 +273,7 @@ func (c misbehaviour) check(t *testing.T, w *worldtest.World, protocol store.Pro
 	endpoint := w.Serve(c.serve)
 	transport, err := openWith(t, w, protocol, Options{Endpoints: []string{endpoint}, Conns: 2,
 		DialTimeout: 600 * time.Millisecond, RequestTimeout: answersLate, LostTimeout: 600 * time.Millisecond})
-	must(t, err)
+	assert.OK(t, err)
 	const total = 200
 	o := puts(w, total, cmp.Or(c.clients, 8))
 	o.Stall = 3 * answersLate
@@ -298,7 +299,6 @@ func (c misbehaviour) check(t *testing.T, w *worldtest.World, protocol store.Pro
 	}
 	// While a connection is lost, requests for it fail; those that wait for one fail at their deadlines.
 	lost := code == "Unavailable" && c.atLeast < total || code == "DeadlineExceeded"
-	if wanted < c.atLeast || ok < c.least || others > 0 && !lost || matching < c.atLeast {
-		t.Errorf("%d ok, %d as wanted, %d others: %v, reason %q", ok, wanted, others, result.Errors, result.Reason)
-	}
+	assert.That(t, wanted >= c.atLeast && ok >= c.least && (others == 0 || lost) && matching >= c.atLeast,
+		"%d ok, %d as wanted, %d others: %v, reason %q", ok, wanted, others, result.Errors, result.Reason)
 }

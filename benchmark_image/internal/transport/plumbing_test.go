@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/h2"
 	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/keys"
@@ -45,13 +46,9 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 	open.Pacer = load.NewOpenLoop(load.Constant(100_000), total, 0, total)
 	for i, o := range []load.Options{puts(nil, total, 40), puts(nil, total, 40), reads, verified, open} {
 		n, result := countMallocs(t, transport, o)
-		if result.Failed != 0 {
-			t.Fatal(result.Errors)
-		}
+		assert.Must(t, result.Failed == 0, "%v", result.Errors)
 		t.Logf("load %d: %d allocations for %d requests", i, n, total)
-		if n > total/50 {
-			t.Errorf("load %d: %d allocations for %d requests", i, n, total)
-		}
+		assert.That(t, n <= total/50, "load %d: %d allocations for %d requests", i, n, total)
 	}
 }
 
@@ -109,7 +106,7 @@ func TestHTTPRequestsDoNotAllocate(t *testing.T) {
 	for name, protocol := range map[string]store.Protocol{"consul": consul.Protocol{}, "http": service} {
 		transport, err := Open(t.Context(), protocol, Options{Endpoints: []string{endpoint}, Conns: 4,
 			DialTimeout: time.Minute, RequestTimeout: time.Minute})
-		must(t, err)
+		assert.OK(t, err)
 		const total = 50_000
 		reads := puts(nil, total, 40)
 		reads.Targeter = &load.Reads{KeySize: 1, Order: keys.NewOrder(1, true, 0), Verify: value}
@@ -154,18 +151,15 @@ func TestEveryFormOfAnEndpoint(t *testing.T) {
 		transport, err := Open(t.Context(), etcd.Protocol{}, Options{Endpoints: []string{endpoint}, Conns: 2,
 			DialTimeout: time.Minute, RequestTimeout: time.Minute,
 			Permit: func(of string, address netip.AddrPort) error {
-				if of != endpoint {
-					t.Errorf("%s is judged as %s", endpoint, of)
-				}
+				assert.That(t, of == endpoint, "%s is judged as %s", endpoint, of)
 				judged <- address
 				return nil
 			}})
 		if err != nil {
 			t.Errorf("%s: %v", endpoint, err)
 		} else {
-			if result := load.NewRun(puts(nil, 20, 2)).Attack(t.Context(), transport); result.Failed != 0 {
-				t.Errorf("%s: %v", endpoint, result.Errors)
-			}
+			result := load.NewRun(puts(nil, 20, 2)).Attack(t.Context(), transport)
+			assert.That(t, result.Failed == 0, "%s: %v", endpoint, result.Errors)
 			transport.Close()
 		}
 		if err := listener.Close(); err != nil {
@@ -175,9 +169,7 @@ func TestEveryFormOfAnEndpoint(t *testing.T) {
 		for range len(judged) {
 			found = found || (<-judged).Addr().WithZone("").String() == c.judged
 		}
-		if !found {
-			t.Errorf("%s: %s was not judged", endpoint, c.judged)
-		}
+		assert.That(t, found, "%s: %s was not judged", endpoint, c.judged)
 	}
 }
 
@@ -217,7 +209,7 @@ func TestAgainstGRPCGo(t *testing.T) {
 				o := Options{Endpoints: cluster.Endpoints(), Conns: 4, DialTimeout: time.Minute,
 					RequestTimeout: time.Minute}
 				transport, err := Open(t.Context(), protocol, o)
-				must(t, err)
+				assert.OK(t, err)
 				defer transport.Close()
 				values, order := keys.NewValues(c.valSize, 0), keys.NewOrder(c.total, true, 0)
 				for _, targeter := range []load.Targeter{
@@ -231,16 +223,14 @@ func TestAgainstGRPCGo(t *testing.T) {
 						t.Errorf("%d of %d failed: %v, reason %q", result.Failed, c.total, result.Errors, result.Reason)
 					}
 				}
-				if got := len(cluster.Keys()); got != c.total {
-					t.Errorf("%d keys of %d were written", got, c.total)
-				}
+				got := len(cluster.Keys())
+				assert.That(t, got == c.total, "%d keys of %d were written", got, c.total)
 				opened := 0
 				for _, m := range cluster.Members {
 					opened += m.Connections()
 				}
-				if reconnects := name == "old connections" || name == "the last stream numbers"; (opened > 4) != reconnects {
-					t.Errorf("%d connections were opened", opened)
-				}
+				reconnects := name == "old connections" || name == "the last stream numbers"
+				assert.That(t, (opened > 4) == reconnects, "%d connections were opened", opened)
 			})
 		}
 	}
@@ -306,9 +296,8 @@ func TestRefusedConnectionsFailAtOnce(t *testing.T) {
 					t.Errorf("%s, version %x, leader %v: %q, want %q", name, version, o.TargetLeader, text, want)
 				}
 			}
-			if len(cluster.Keys()) > 0 || cluster.Members[0].Requests.Load() > 0 {
-				t.Errorf("%s: requests were sent", name)
-			}
+			assert.That(t, len(cluster.Keys()) == 0 && cluster.Members[0].Requests.Load() == 0, "%s: requests were sent",
+				name)
 		}
 	}
 }
@@ -322,13 +311,11 @@ func TestALeaderElsewhereIsReachedOverTLS(t *testing.T) {
 	o := Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true, DialTimeout: 10 * time.Second,
 		RequestTimeout: time.Second}
 	transport, err := Open(t.Context(), etcd.Protocol{Secured: trusting(authority, authority)}, o)
-	must(t, err)
+	assert.OK(t, err)
 	defer transport.Close()
-	if result := load.NewRun(puts(nil, 20, 2)).Attack(t.Context(),
-		transport); result.Failed != 0 || cluster.Members[2].Requests.Load() != 20 {
-		t.Errorf("%d failed, the leader got %d requests: %v", result.Failed, cluster.Members[2].Requests.Load(),
-			result.Errors)
-	}
+	result := load.NewRun(puts(nil, 20, 2)).Attack(t.Context(), transport)
+	assert.That(t, result.Failed == 0 && cluster.Members[2].Requests.Load() == 20,
+		"%d failed, the leader got %d requests: %v", result.Failed, cluster.Members[2].Requests.Load(), result.Errors)
 }
 
 // TestARefusalConcernsTheLeaderAlone: in a run, a member's new certificate that is not trusted keeps the load from that
@@ -347,7 +334,7 @@ func TestARefusalConcernsTheLeaderAlone(t *testing.T) {
 	o := Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true, DialTimeout: time.Minute,
 		RequestTimeout: time.Second}
 	transport, err := Open(t.Context(), etcd.Protocol{Secured: trusting(good, good)}, o)
-	must(t, err)
+	assert.OK(t, err)
 	defer transport.Close()
 	renewed.Store(&cluster.Members[1].Endpoint)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -355,17 +342,13 @@ func TestARefusalConcernsTheLeaderAlone(t *testing.T) {
 		<-hang.Midway(500 * time.Millisecond) // by then it is refused; it would be tried again for a minute
 		cancel()
 	}()
-	if transport.moveTo(ctx, cluster.Members[1].Endpoint) {
-		t.Error("the load moved to a member that is not trusted")
-	}
+	assert.That(t, !transport.moveTo(ctx, cluster.Members[1].Endpoint), "the load moved to a member that is not trusted")
 	if err := transport.LeaderLost(); err == nil || !strings.Contains(err.Error(),
 		cluster.Members[1].Endpoint+": ") || !strings.Contains(err.Error(), "unknown authority") {
 		t.Errorf("the leader is lost: %v", err)
 	}
-	if !transport.moveTo(t.Context(), cluster.Members[2].Endpoint) || transport.LeaderLost() != nil {
-		t.Errorf("the load did not move to a member that is trusted: %v", transport.LeaderLost())
-	}
-	if got := transport.target(0, 0).member; got != cluster.Members[2].Endpoint {
-		t.Errorf("requests go to %s", got)
-	}
+	assert.That(t, transport.moveTo(t.Context(), cluster.Members[2].Endpoint) && transport.LeaderLost() == nil,
+		"the load did not move to a member that is trusted: %v", transport.LeaderLost())
+	got := transport.target(0, 0).member
+	assert.That(t, got == cluster.Members[2].Endpoint, "requests go to %s", got)
 }

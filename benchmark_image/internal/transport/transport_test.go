@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/secure"
@@ -26,19 +27,11 @@ import (
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
-// must ends a test in which what prepares it fails.
-func must(t testing.TB, problems ...error) {
-	t.Helper()
-	if err := errors.Join(problems...); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // openFor opens connections in a world; nil: the real one.
 func openFor(t testing.TB, w *worldtest.World, o Options) *Transport {
 	t.Helper()
 	transport, err := openWith(t, w, etcd.Protocol{}, o)
-	must(t, err)
+	assert.OK(t, err)
 	return transport
 }
 
@@ -109,22 +102,17 @@ func TestConnectionsGoRoundTheMembers(t *testing.T) {
 			cluster := etcdtest.Simulate(w, c.members, nil)
 			transport := openFor(t, w, Options{Endpoints: cluster.Endpoints(), Conns: c.conns})
 			result := load.NewRun(puts(w, 90, c.clients)).Attack(t.Context(), transport)
-			if result.Failed != 0 || result.Reason != "" || len(cluster.Keys()) != 90 {
-				t.Errorf("%+v: %d failed, reason %q, %d keys", c, result.Failed, result.Reason, len(cluster.Keys()))
-			}
+			assert.That(t, result.Failed == 0 && result.Reason == "" && len(cluster.Keys()) == 90,
+				"%+v: %d failed, reason %q, %d keys", c, result.Failed, result.Reason, len(cluster.Keys()))
 			sum := 0
 			for i, m := range cluster.Members {
 				sum += c.connections[i]
-				if m.Connections() != c.connections[i] {
-					t.Errorf("%+v: member %d has %d connections", c, i, m.Connections())
-				}
-				if got := m.Requests.Load(); got != int64(90/c.members) {
-					t.Errorf("%+v: member %d got %d requests", c, i, got)
-				}
+				assert.That(t, m.Connections() == c.connections[i], "%+v: member %d has %d connections", c, i, m.Connections())
+				got := m.Requests.Load()
+				assert.That(t, got == int64(90/c.members), "%+v: member %d got %d requests", c, i, got)
 			}
-			if transport.Connections() != sum || transport.Leader() != cluster.Members[0].Endpoint {
-				t.Errorf("%+v: %d connections, leader %q", c, transport.Connections(), transport.Leader())
-			}
+			assert.That(t, transport.Connections() == sum && transport.Leader() == cluster.Members[0].Endpoint,
+				"%+v: %d connections, leader %q", c, transport.Connections(), transport.Leader())
 		}
 	})
 }
@@ -146,11 +134,10 @@ func TestTargetLeaderUsesOnlyTheLeader(t *testing.T) {
 			transport := openFor(t, w, Options{Endpoints: c.endpoints, Conns: 2, TargetLeader: true, DialTimeout: time.Minute})
 			took := w.Since() - began
 			load.NewRun(puts(w, 20, 2)).Attack(t.Context(), transport)
-			if got := cluster.Members[2].Requests.Load() - before; got != 20 || transport.Leader() != endpoints[2] ||
-				transport.Connections() != 2 || took > c.took {
-				t.Errorf("%v: the leader %s got %d requests over %d connections after %v", c.endpoints, transport.Leader(), got,
-					transport.Connections(), took)
-			}
+			got := cluster.Members[2].Requests.Load() - before
+			assert.That(t, got == 20 && transport.Leader() == endpoints[2] && transport.Connections() == 2 && took <= c.took,
+				"%v: the leader %s got %d requests over %d connections after %v", c.endpoints, transport.Leader(), got,
+				transport.Connections(), took)
 		}
 	})
 }
@@ -190,10 +177,9 @@ func TestMembersThatCannotBeUsed(t *testing.T) {
 		} {
 			_, err := openWith(t, w, c.protocol, Options{Endpoints: c.endpoints, Conns: 3, TargetLeader: c.leader,
 				DialTimeout: 300 * time.Millisecond, RequestTimeout: time.Second})
-			if err == nil || !strings.Contains(err.Error(), c.want) ||
-				!c.leader && strings.Count(err.Error(), c.endpoints[0]) != 1 {
-				t.Errorf("%v, want %q and the endpoint %s once", err, c.want, c.endpoints[0])
-			}
+			assert.That(t, err != nil && strings.Contains(err.Error(), c.want) &&
+				(c.leader || strings.Count(err.Error(), c.endpoints[0]) == 1), "%v, want %q and the endpoint %s once", err,
+				c.want, c.endpoints[0])
 		}
 	})
 }
@@ -205,9 +191,8 @@ func TestASilentMemberIsTheOnlyOneToBlame(t *testing.T) {
 		cluster, silent := etcdtest.Simulate(w, 10, nil), w.Listen(nil).Endpoint
 		transport := openFor(t, w, Options{Endpoints: append([]string{silent}, cluster.Endpoints()...), Conns: 11,
 			DialTimeout: 500 * time.Millisecond})
-		if missing := transport.Unreachable(); len(missing) != 1 || !strings.Contains(missing[0].Error(), silent) {
-			t.Errorf("unreachable: %v", missing)
-		}
+		missing := transport.Unreachable()
+		assert.That(t, len(missing) == 1 && strings.Contains(missing[0].Error(), silent), "unreachable: %v", missing)
 	})
 }
 
@@ -220,17 +205,13 @@ func TestADeadMemberFailsItsOwnRequestsOnly(t *testing.T) {
 		for _, c := range []struct{ conns, clients int }{{1, 1}, {3, 6}, {7, 4}} {
 			transport := openFor(t, w, Options{Endpoints: append(cluster.Endpoints(), dead), Conns: c.conns,
 				DialTimeout: 300 * time.Millisecond})
-			if missing := transport.Unreachable(); len(missing) != 1 || !strings.Contains(missing[0].Error(), dead) {
-				t.Errorf("unreachable: %v", missing)
-			}
+			missing := transport.Unreachable()
+			assert.That(t, len(missing) == 1 && strings.Contains(missing[0].Error(), dead), "unreachable: %v", missing)
 			result := load.NewRun(puts(w, total, c.clients)).Attack(t.Context(), transport)
-			if result.Failed != total/3 || result.Reason != "" {
-				t.Errorf("%+v: %d of %d failed, reason %q", c, result.Failed, total, result.Reason)
-			}
+			assert.That(t, result.Failed == total/3 && result.Reason == "", "%+v: %d of %d failed, reason %q", c,
+				result.Failed, total, result.Reason)
 			for text := range result.Errors {
-				if !strings.HasPrefix(text, dead+": Unavailable: ") {
-					t.Errorf("unexpected error %q", text)
-				}
+				assert.That(t, strings.HasPrefix(text, dead+": Unavailable: "), "unexpected error %q", text)
 			}
 		}
 	})
@@ -246,13 +227,10 @@ func TestEveryMemberDiesDuringTheRun(t *testing.T) {
 		w.After(time.Second, cluster.Members[0].Stop)
 		w.After(time.Second, cluster.Members[1].Stop)
 		result := load.NewRun(puts(w, 1_000_000, 4)).Attack(t.Context(), transport)
-		if result.Reason != "no member could be reached for 300ms" || result.Took != 1301*time.Millisecond {
-			t.Errorf("reason %q after %v", result.Reason, result.Took)
-		}
+		assert.That(t, result.Reason == "no member could be reached for 300ms" && result.Took == 1301*time.Millisecond,
+			"reason %q after %v", result.Reason, result.Took)
 		// A client pauses for 100 ms after each failure: no busy loop.
-		if result.Failed < 4 || result.Failed > 4*6 {
-			t.Errorf("%d requests failed on the way", result.Failed)
-		}
+		assert.That(t, result.Failed >= 4 && result.Failed <= 4*6, "%d requests failed on the way", result.Failed)
 	})
 }
 
@@ -269,9 +247,8 @@ func TestAnswersThatHaveArrivedMissNoDeadline(t *testing.T) {
 			w.StopProcess(3 * timeout)
 			member.Release()
 		})
-		if result := load.NewRun(puts(w, requests, requests)).Attack(t.Context(), transport); result.Failed != 0 {
-			t.Errorf("%d failed: %v", result.Failed, result.Errors)
-		}
+		result := load.NewRun(puts(w, requests, requests)).Attack(t.Context(), transport)
+		assert.That(t, result.Failed == 0, "%d failed: %v", result.Failed, result.Errors)
 	})
 }
 
@@ -303,10 +280,9 @@ func TestTheLeaderMovesAway(t *testing.T) {
 		if result := end(); result.Failed != 0 {
 			t.Errorf("%d failed: %v", result.Failed, result.Errors)
 		}
-		if changes := transport.LeaderChanges(); len(changes) != 2 || changes[1].Leader != cluster.Members[1].Endpoint ||
-			transport.LeaderLost() != nil {
-			t.Errorf("leader changes %v, leader lost: %v", changes, transport.LeaderLost())
-		}
+		changes := transport.LeaderChanges()
+		assert.That(t, len(changes) == 2 && changes[1].Leader == cluster.Members[1].Endpoint &&
+			transport.LeaderLost() == nil, "leader changes %v, leader lost: %v", changes, transport.LeaderLost())
 		// A leader that cannot be reached, and one that is in no list.
 		cluster.Members[2].Stop()
 		for leader, want := range map[uint64]string{3: cluster.Members[2].Endpoint, 99: "member id 63"} {
@@ -352,9 +328,7 @@ func TestALoopThatHasTooMuchToDoReportsIt(t *testing.T) {
 			}
 		}
 		// The loop rests while the first answers are on their way.
-		if late < 290 || own < late-1 {
-			t.Errorf("%d were late, %d of them by the generator", late, own)
-		}
+		assert.That(t, late >= 290 && own >= late-1, "%d were late, %d of them by the generator", late, own)
 	})
 }
 
@@ -383,7 +357,7 @@ func TestAMemberThatDoesNotAcceptAtOnce(t *testing.T) {
 			listener.Drop(true)
 			w.After(time.Millisecond, func() { c.then(listener) })
 			l, err := newLoop(etcd.Protocol{}, &Options{World: w}, 10*time.Second)
-			must(t, err)
+			assert.OK(t, err)
 			defer l.close()
 			member := l.newConn(cluster.Members[0].Endpoint)
 			l.connectAll([]*conn{member})
@@ -406,9 +380,8 @@ func TestConnectionsOverLongRoundTrips(t *testing.T) {
 		}
 		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints(), Conns: 3, DialTimeout: 74 * time.Second,
 			RequestTimeout: 30 * time.Second, TargetLeader: true})
-		if transport.leader == "" || len(transport.unreachable) > 0 {
-			t.Errorf("the leader is %q, %v could not be reached", transport.leader, transport.unreachable)
-		}
+		assert.That(t, transport.leader != "" && len(transport.unreachable) == 0,
+			"the leader is %q, %v could not be reached", transport.leader, transport.unreachable)
 	})
 }
 
@@ -419,9 +392,7 @@ func TestConnectionsShareTheirTimers(t *testing.T) {
 		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints(), Conns: 300})
 		timers, expected := 0, 0
 		transport.loop.within(func() { timers, expected = len(transport.loop.timers), len(transport.loop.expected) })
-		if timers > 4 || expected != 300 {
-			t.Errorf("%d timers for %d connections", timers, expected)
-		}
+		assert.That(t, timers <= 4 && expected == 300, "%d timers for %d connections", timers, expected)
 		w.Until(func() (empty bool) {
 			transport.loop.within(func() { empty = len(transport.loop.expected) == 0 })
 			return empty
@@ -435,23 +406,21 @@ func TestEveryConnectionIsPermitted(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 3, nil)
 		_, port, err := net.SplitHostPort(cluster.Members[0].Endpoint)
-		must(t, err)
+		assert.OK(t, err)
 		endpoints := append([]string{"localhost:" + port}, cluster.Endpoints()[1:]...)
 		var judged atomic.Int64
 		permit := func(endpoint string, address netip.AddrPort) error {
 			judged.Add(1)
-			if host, p, _ := net.SplitHostPort(endpoint); !address.Addr().IsPrivate() || host == "localhost" && p != port {
-				t.Errorf("%v of %s", address, endpoint)
-			}
+			host, p, _ := net.SplitHostPort(endpoint)
+			assert.That(t, address.Addr().IsPrivate() && (host != "localhost" || p == port), "%v of %s", address, endpoint)
 			return nil
 		}
 		transport := openFor(t, w, Options{Endpoints: endpoints, Conns: 2, TargetLeader: true, Permit: permit})
 		_, end := begin(t, puts(w, 1_000_000, 2), transport)
 		cluster.Elect(2)
 		w.Until(func() bool { return cluster.Members[1].Requests.Load() > 20 })
-		if result := end(); result.Failed != 0 {
-			t.Errorf("%d failed: %v", result.Failed, result.Errors)
-		}
+		result := end()
+		assert.That(t, result.Failed == 0, "%d failed: %v", result.Failed, result.Errors)
 		accepted := 0
 		w.Until(func() bool {
 			accepted = 0
@@ -486,17 +455,14 @@ func TestALeaderThatMustNotBeContacted(t *testing.T) {
 		cluster.Elect(2)
 		w.Sleep(4 * o.DialTimeout) // within that, it would have been reached
 		result, lost := end(), transport.LeaderLost()
-		if result.Failed != 0 || lost == nil || !strings.Contains(lost.Error(), "not here") {
-			t.Errorf("%d failed, leader lost: %v", result.Failed, transport.LeaderLost())
-		}
+		assert.That(t, result.Failed == 0 && lost != nil && strings.Contains(lost.Error(), "not here"),
+			"%d failed, leader lost: %v", result.Failed, transport.LeaderLost())
 		late, err := openWith(t, w, etcd.Protocol{}, o)
 		if err == nil || !strings.Contains(err.Error(), other.Endpoint+": not here") {
 			t.Errorf("another load, which begins there: %v", err)
 			late.Close()
 		}
-		if other.Connections() != 0 {
-			t.Errorf("%d connections to it", other.Connections())
-		}
+		assert.That(t, other.Connections() == 0, "%d connections to it", other.Connections())
 	})
 }
 
@@ -517,13 +483,10 @@ func TestRequestsThatWaitedForTheirTurnAreNotSent(t *testing.T) {
 			defer cancel()
 			o := puts(w, 5, 5)
 			load.NewRun(o).Attack(ctx, transport)
-			if len(records(o)) != c.begun {
-				t.Errorf("%s: %d requests were begun, want %d", name, len(records(o)), c.begun)
-			}
+			assert.That(t, len(records(o)) == c.begun, "%s: %d requests were begun, want %d", name, len(records(o)), c.begun)
 			for i, record := range records(o) {
-				if record.Outcome() != load.Abandoned {
-					t.Errorf("%s: request %d has the outcome %d", name, i, record.Outcome())
-				}
+				assert.That(t, record.Outcome() == load.Abandoned, "%s: request %d has the outcome %d", name, i,
+					record.Outcome())
 			}
 		})
 	}
@@ -544,11 +507,10 @@ func TestAConnectionThatFellSilentIsGivenUp(t *testing.T) {
 		first := slices.IndexFunc(records(o), func(r load.Record) bool { return !r.OK() })
 		lost := records(o)[first+4]
 		// Of the first one the answer is lost, three more end by deadlines, and the fifth with the connection.
-		if result.Failed != 5 || lost.Code() != store.Unavailable || lost.End()-records(o)[first].Start != 1300*ms ||
-			listener.Accepted() != 2 {
-			t.Errorf("%d requests failed, the fifth %v after %v: %v", result.Failed, lost.Code(),
-				lost.End()-records(o)[first].Start, result.Errors)
-		}
+		assert.That(t, result.Failed == 5 && lost.Code() == store.Unavailable &&
+			lost.End()-records(o)[first].Start == 1300*ms && listener.Accepted() == 2,
+			"%d requests failed, the fifth %v after %v: %v", result.Failed, lost.Code(), lost.End()-records(o)[first].Start,
+			result.Errors)
 	})
 }
 
@@ -562,7 +524,7 @@ func TestZooKeeper(t *testing.T) {
 		values, order := keys.NewValues(40_000, 0), keys.NewOrder(total, true, 0)
 		for run := range 2 {
 			transport, err := openWith(t, w, zookeeper.New(""), Options{Endpoints: cluster.Endpoints(), Conns: 6})
-			must(t, err)
+			assert.OK(t, err)
 			for i, targeter := range []load.Targeter{
 				&load.Puts{KeySize: 4, Order: order, Values: values},
 				&load.Puts{KeySize: 4, Order: order, Values: values, Txn: true},
@@ -571,9 +533,8 @@ func TestZooKeeper(t *testing.T) {
 				o := puts(w, total, 1)
 				o.Targeter, o.RequireFound = targeter, true
 				result := load.NewRun(o).Attack(t.Context(), transport)
-				if result.Failed != 0 || (result.Second > 0) != (i == 0 && run == 1) {
-					t.Errorf("run %d, load %d: %v, %d second tries", run, i, result.Errors, result.Second)
-				}
+				assert.That(t, result.Failed == 0 && (result.Second > 0) == (i == 0 && run == 1),
+					"run %d, load %d: %v, %d second tries", run, i, result.Errors, result.Second)
 			}
 			o := puts(w, 10, 1)
 			o.Targeter = &load.Puts{Prefix: "none", KeySize: 4, Order: order, Values: values, Txn: true}
@@ -586,9 +547,7 @@ func TestZooKeeper(t *testing.T) {
 			transport.Close()
 			for i, m := range cluster.Members {
 				w.Until(func() bool { return m.Closed.Load() == int64(2*run+2) })
-				if m.Syncs.Load() != int64((run+1)*total/3) {
-					t.Errorf("member %d: %d syncs", i, m.Syncs.Load())
-				}
+				assert.That(t, m.Syncs.Load() == int64((run+1)*total/3), "member %d: %d syncs", i, m.Syncs.Load())
 			}
 		}
 	})
@@ -601,12 +560,11 @@ func TestSessionsLive(t *testing.T) {
 		cluster.Timeout = 300
 		member := cluster.Members[0]
 		transport, err := openWith(t, w, zookeeper.New(""), Options{Endpoints: cluster.Endpoints(), Conns: 3})
-		must(t, err)
+		assert.OK(t, err)
 		w.Until(func() bool { return member.Pings.Load() >= 30 })
 		result := load.NewRun(puts(w, 10, 3)).Attack(t.Context(), transport)
-		if result.Failed > 0 || member.Sessions.Load() != 3 {
-			t.Errorf("%v, %d sessions", result.Errors, member.Sessions.Load())
-		}
+		assert.That(t, result.Failed == 0 && member.Sessions.Load() == 3, "%v, %d sessions", result.Errors,
+			member.Sessions.Load())
 	})
 }
 
@@ -631,9 +589,8 @@ func TestTheSearchForTheLeader(t *testing.T) {
 				}
 				return nil
 			}})
-		if first, second := words(0), words(1); err == nil || first == 0 || second > 0 {
-			t.Errorf("%v; %d and %d questions", err, first, second)
-		}
+		first, second := words(0), words(1)
+		assert.That(t, err != nil && first != 0 && second == 0, "%v; %d and %d questions", err, first, second)
 	})
 }
 
@@ -682,15 +639,13 @@ func TestAnAcknowledgementLeavesWithTheNextRequest(t *testing.T) {
 				})(c)
 			})
 			transport, err := openWith(t, w, protocol, Options{Endpoints: []string{endpoint}, Conns: 1})
-			must(t, err)
+			assert.OK(t, err)
 			// One was the question who leads.
-			if result := load.NewRun(puts(w, total-1, 1)).Attack(t.Context(), transport); result.Failed != 0 {
-				t.Errorf("failed: %v", result.Errors)
-			}
+			result := load.NewRun(puts(w, total-1, 1)).Attack(t.Context(), transport)
+			assert.That(t, result.Failed == 0, "failed: %v", result.Errors)
 			w.Sleep(time.Second)
-			if last < releaseInterval || last > 2*releaseInterval+2*time.Millisecond {
-				t.Errorf("TLS %v: the last acknowledgement came %v after the answer", secured, last)
-			}
+			assert.That(t, last >= releaseInterval && last <= 2*releaseInterval+2*time.Millisecond,
+				"TLS %v: the last acknowledgement came %v after the answer", secured, last)
 		})
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/store"
@@ -76,9 +77,7 @@ func TestASeedReplaysAWorld(t *testing.T) {
 				trial.run()
 				now := strings.Split(trial.trace(), "\n")
 				for i := range min(len(now), len(before)) {
-					if now[i] != before[i] {
-						t.Fatalf("seed %d: once\n%s\nand then\n%s", seed, before[i], now[i])
-					}
+					assert.Must(t, now[i] == before[i], "seed %d: once\n%s\nand then\n%s", seed, before[i], now[i])
 				}
 				before = now
 			})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/simulated"
@@ -81,9 +82,7 @@ var dataset = keys.ID{}
 func judged(t *testing.T, log *history.Log, operations ...op) *Result {
 	t.Helper()
 	result, err := judgedOrNot(t, log, operations...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return result
 }
 
@@ -108,9 +107,8 @@ func file(t *testing.T, operations ...op) io.Reader {
 	for _, o := range operations {
 		w.Add(history.Entry{Operation: o.Operation, KeyNumber: o.key, Start: start})
 	}
-	if footer, err := w.Close(); err != nil || footer.Lost > 0 {
-		t.Fatal(footer, err)
-	}
+	footer, err := w.Close()
+	assert.Must(t, err == nil && footer.Lost == 0, "%v %v", footer, err)
 	return &file
 }
 
@@ -231,10 +229,9 @@ func expect(t *testing.T, name, want string, log *history.Log, operations []op) 
 	} else if want == "" {
 		verdict = Holds
 	}
-	if result.Verdict != verdict || !strings.Contains(result.Reason, reason) || (want == "") != (result.Reason == "") ||
-		(result.Violation != nil) != (verdict == Violated) || result.Operations != len(operations) {
-		t.Errorf("%s: %+v, want %s: %s", name, result, verdict, reason)
-	}
+	assert.That(t, result.Verdict == verdict && strings.Contains(result.Reason, reason) &&
+		(want == "") == (result.Reason == "") && (result.Violation != nil) == (verdict == Violated) &&
+		result.Operations == len(operations), "%s: %+v, want %s: %s", name, result, verdict, reason)
 	return result
 }
 
@@ -250,9 +247,7 @@ func TestAViolationIsToldBeforeItIsMadeSmall(t *testing.T) {
 	} {
 		var told []int
 		result, err := judgedIn(t, file(t, c.operations...), nil, Limits{Time: time.Minute, Found: func(r Result) {
-			if r.Verdict != Violated || r.Reason == "" || r.Violation.Key != "p/0" {
-				t.Errorf("%s: told %+v", name, r)
-			}
+			assert.That(t, r.Verdict == Violated && r.Reason != "" && r.Violation.Key == "p/0", "%s: told %+v", name, r)
 			told = append(told, len(r.Violation.Operations))
 			r.Violation.Picture = "mine"
 		}})
@@ -269,9 +264,8 @@ func TestNothingToJudgeIsAnError(t *testing.T) {
 		"no answers": {at(0, 0, 1).put(id(1), 0).as(history.Failed), {Operation: history.Operation{Op: history.Get,
 			Outcome: history.Unknown}}, {Operation: history.Operation{Op: history.SerializableGet, Outcome: history.Unknown}}},
 	} {
-		if result, err := judgedOrNot(t, nil, operations...); !errors.Is(err, ErrNothing) {
-			t.Errorf("%s: %+v, %v", name, result, err)
-		}
+		result, err := judgedOrNot(t, nil, operations...)
+		assert.That(t, errors.Is(err, ErrNothing), "%s: %+v, %v", name, result, err)
 	}
 }
 
@@ -286,10 +280,8 @@ func TestStaleness(t *testing.T) {
 		at(6, 5, 61).by(2).get(dataset, 2, 9).stale(), at(6, 62, 63).get(dataset, 2, 8).stale(),
 	)
 	s := result.Serializable
-	if s.Reads != 7 || !s.Dated || s.Stale != 4 || s.MedianMs != 15 || s.MaxMs != 52 || s.Switched != 1 ||
-		result.Judged != 10 {
-		t.Errorf("%+v, %d judged", s, result.Judged)
-	}
+	assert.That(t, s.Reads == 7 && s.Dated && s.Stale == 4 && s.MedianMs == 15 && s.MaxMs == 52 && s.Switched == 1 &&
+		result.Judged == 10, "%+v, %d judged", s, result.Judged)
 }
 
 // TestStalenessWithoutRevisions: of writes that tell none, as Consul's puts, nobody knows which reads they made stale.
@@ -298,9 +290,8 @@ func TestStalenessWithoutRevisions(t *testing.T) {
 		at(0, 0, 10).put(id(1), 0), at(0, 20, 30).put(id(2), 0),
 		at(1, 60, 61).get(id(1), 10, 0).stale(), at(2, 60, 61).get(id(2), 11, 0).stale(),
 	)
-	if s := result.Serializable; s.Reads != 2 || s.Dated || result.Verdict == Violated {
-		t.Errorf("%s: %+v", result.Verdict, s)
-	}
+	s := result.Serializable
+	assert.That(t, s.Reads == 2 && !s.Dated && result.Verdict != Violated, "%s: %+v", result.Verdict, s)
 }
 
 // simulate makes a history of a store that does one operation after the other; each takes effect at one moment between
@@ -364,9 +355,8 @@ func TestStoresThatDoOneThingAfterTheOtherPass(t *testing.T) {
 			}
 		}
 		result := judged(t, nil, operations...)
-		if result.Verdict == Violated || result.Judged < 1500 || result.Judged > 2000-lost {
-			t.Errorf("seed %d: %+v", seed, result)
-		}
+		assert.That(t, result.Verdict != Violated && result.Judged >= 1500 && result.Judged <= 2000-lost, "seed %d: %+v",
+			seed, result)
 	}
 }
 
@@ -400,14 +390,12 @@ func TestViolationsAreFoundAndReduced(t *testing.T) {
 			operations = append(operations, op{Operation: o})
 		}
 		result := judged(t, nil, operations...)
-		if !done || result.Verdict != Violated || len(result.Violation.Operations) > 5 {
-			t.Fatalf("seed %d: %+v", seed, result)
-		}
+		assert.Must(t, done && result.Verdict == Violated && len(result.Violation.Operations) <= 5, "seed %d: %+v", seed,
+			result)
 		var picture bytes.Buffer
-		if drawn, err := result.Violation.Draw(&picture); err != nil || !drawn || !strings.Contains(picture.String(),
-			"<html") {
-			t.Errorf("a picture of %d bytes: %v", picture.Len(), err)
-		}
+		drawn, err := result.Violation.Draw(&picture)
+		assert.That(t, err == nil && drawn && strings.Contains(picture.String(), "<html"), "a picture of %d bytes: %v",
+			picture.Len(), err)
 	}
 }
 
@@ -438,9 +426,7 @@ func twoValuesAreEnough(t *testing.T) {
 		deadline := simulated.Now().Add(time.Minute)
 		want := judge(steps, deadline)
 		part, got := judgeKey(steps, deadline)
-		if got != want {
-			t.Fatalf("seed %d: %v, all at once %v: %+v", seed, got, want, made)
-		}
+		assert.Must(t, got == want, "seed %d: %v, all at once %v: %+v", seed, got, want, made)
 		if got == porcupine.Illegal {
 			illegal++
 			if small := reduce(part); judge(small, deadline) != porcupine.Illegal || len(small) > 5 {
@@ -448,16 +434,13 @@ func twoValuesAreEnough(t *testing.T) {
 			}
 		}
 	}
-	if illegal < 300 || illegal > 2700 {
-		t.Errorf("%d of 3000 histories are illegal", illegal)
-	}
+	assert.That(t, illegal >= 300 && illegal <= 2700, "%d of 3000 histories are illegal", illegal)
 }
 
 func TestWithoutTimeNothingIsDecided(t *testing.T) {
-	if result, err := judgedIn(t, file(t, at(0, 0, 1).get(dataset, 2, 9)), nil, Limits{Time: -1}); err != nil ||
-		result.Verdict != Undecided || !strings.Contains(result.Reason, "1 of 1 keys") {
-		t.Errorf("%+v, %v", result, err)
-	}
+	result, err := judgedIn(t, file(t, at(0, 0, 1).get(dataset, 2, 9)), nil, Limits{Time: -1})
+	assert.That(t, err == nil && result.Verdict == Undecided && strings.Contains(result.Reason, "1 of 1 keys"),
+		"%+v, %v", result, err)
 }
 
 // TestWritesOfOtherRuns has stores that tell revisions of all answers, as etcd, of what reads find, as Consul, and
@@ -537,9 +520,7 @@ func TestAnotherKeyTellsWhenAValueWasWritten(t *testing.T) {
 	} {
 		result := judged(t, nil, c.first.of(1), at(0, 2, 3).put(id(1), 0), at(1, 4, 5).get(other(1), c.revision, 0),
 			at(1, 30, 31).get(id(9), 8, 0).of(1))
-		if result.Verdict != c.want {
-			t.Errorf("%s: %+v", name, result)
-		}
+		assert.That(t, result.Verdict == c.want, "%s: %+v", name, result)
 	}
 }
 
@@ -547,10 +528,9 @@ func TestAnotherKeyTellsWhenAValueWasWritten(t *testing.T) {
 func TestAViolationCountsMoreThanWhatIsNotKnown(t *testing.T) {
 	for key := range uint64(2) {
 		other := at(1, 4, 5).get(other(1), 0, 0)
-		if result := judged(t, nil, at(0, 0, 1).put(id(1), 0).of(key), other.of(key), at(0, 0, 1).put(id(2), 0).of(1-key),
-			at(1, 4, 5).get(dataset, 0, 0).of(1-key)); result.Verdict != Violated {
-			t.Errorf("%+v", result)
-		}
+		result := judged(t, nil, at(0, 0, 1).put(id(1), 0).of(key), other.of(key), at(0, 0, 1).put(id(2), 0).of(1-key),
+			at(1, 4, 5).get(dataset, 0, 0).of(1-key))
+		assert.That(t, result.Verdict == Violated, "%+v", result)
 	}
 }
 
@@ -608,10 +588,8 @@ func TestStoresWithLateWritesPass(t *testing.T) {
 			}
 		}
 	}
-	if told["all"][Undecided] > 0 || told["of reads"][Undecided] == 0 || told["none"][Undecided] == 0 ||
-		told["of reads"][Undecided] > told["none"][Undecided] || told["none"][Holds] < 100 {
-		t.Errorf("%v", told)
-	}
+	assert.That(t, told["all"][Undecided] == 0 && told["of reads"][Undecided] != 0 && told["none"][Undecided] != 0 &&
+		told["of reads"][Undecided] <= told["none"][Undecided] && told["none"][Holds] >= 100, "%v", told)
 }
 
 // held is the final state of key 0, with the revision of its last write, and gone one without that key.
@@ -685,14 +663,11 @@ func TestTheFinalStateIsReadAfterTheLoad(t *testing.T) {
 			1, 0},
 	} {
 		result := expect(t, c.name, c.want, c.state, c.operations)
-		if result.Unknown != c.unknown || result.Resolved != c.resolved || result.Compared != FinalState ||
-			result.Judged > len(c.operations) || result.Keys != 1 {
-			t.Errorf("%s: %+v", c.name, result)
-		}
-		if v := result.Violation; v != nil && !strings.HasPrefix(v.Operations[len(v.Operations)-1], "after the load") &&
-			c.want != "had failed" && c.want != "never written" {
-			t.Errorf("%s: %q", c.name, v.Operations)
-		}
+		assert.That(t, result.Unknown == c.unknown && result.Resolved == c.resolved && result.Compared == FinalState &&
+			result.Judged <= len(c.operations) && result.Keys == 1, "%s: %+v", c.name, result)
+		v := result.Violation
+		assert.That(t, v == nil || strings.HasPrefix(v.Operations[len(v.Operations)-1], "after the load") ||
+			c.want == "had failed" || c.want == "never written", "%s: %+v", c.name, v)
 	}
 }
 
@@ -719,35 +694,28 @@ func TestOnlyAWholeFinalStateIsCompared(t *testing.T) {
 	} {
 		result := judged(t, c.state, at(0, 0, 1).put(id(1), 0), at(0, 0, 1).put(id(2), 0).of(1),
 			at(0, 2, 3).put(id(3), 0).as(history.Unknown), at(0, 4, 5).get(id(1), 0, 0), at(0, 4, 5).nothing(0).of(2))
-		if result.Verdict != c.want || result.Compared != c.by {
-			t.Errorf("%s: %+v", name, result)
-		}
+		assert.That(t, result.Verdict == c.want && result.Compared == c.by, "%s: %+v", name, result)
 	}
 }
 
 // TestEachKeyIsReadOnceAtTheEnd, however often it was written.
 func TestEachKeyIsReadOnceAtTheEnd(t *testing.T) {
 	a := &all{operations: []history.Operation{at(0, 0, 1).put(id(1), 0).Operation, at(0, 2, 3).put(id(2), 0).Operation}}
-	if !a.readAtEnd([]history.Event{{}}) || len(a.operations) != 3 ||
-		a.operations[2].Invoked <= a.operations[1].Completed {
-		t.Errorf("%+v", a.operations)
-	}
+	assert.That(t, a.readAtEnd([]history.Event{{}}) && len(a.operations) == 3 &&
+		a.operations[2].Invoked > a.operations[1].Completed, "%+v", a.operations)
 }
 
 // TestWritesThatNobodyReadAreJudgedByTheFinalState, which is more than nothing.
 func TestWritesThatNobodyReadAreJudgedByTheFinalState(t *testing.T) {
 	result := judged(t, held(id(2), 0), at(0, 0, 1).put(id(1), 0), at(0, 2, 3).put(id(2), 0))
-	if result.Verdict != Holds || result.Judged != 2 {
-		t.Errorf("%+v", result)
-	}
+	assert.That(t, result.Verdict == Holds && result.Judged == 2, "%+v", result)
 }
 
 // TestAnEmptyValueIsNoMissingKey: it is reported, and a key without a write may have held it before.
 func TestAnEmptyValueIsNoMissingKey(t *testing.T) {
 	result := judged(t, hollow(0), at(0, 0, 1).put(id(1), 0))
-	if v := result.Violation; v == nil || !strings.Contains(v.Operations[1], "found an empty value") {
-		t.Errorf("%+v", result)
-	}
+	v := result.Violation
+	assert.That(t, v != nil && strings.Contains(v.Operations[1], "found an empty value"), "%+v", result)
 	read := at(1, 0, 1).get(dataset, 2, 0).stale()
 	if result := judged(t, hollow(0), read, at(0, 0, 1).put(id(1), 0).as(history.Failed)); result.Verdict != Holds {
 		t.Errorf("%+v", result)

@@ -4,17 +4,15 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"containernet-env/benchmark_image/internal/assert"
 )
 
 func TestRunDelayIsThatOfAllThreads(t *testing.T) {
 	tasks := t.TempDir()
 	for thread, text := range map[string]string{"7": "900 3000 4\n", "8": "100 200 1\n"} {
-		if err := os.Mkdir(filepath.Join(tasks, thread), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(tasks, thread, "schedstat"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, os.Mkdir(filepath.Join(tasks, thread), 0o700))
+		assert.OK(t, os.WriteFile(filepath.Join(tasks, thread, "schedstat"), []byte(text), 0o600))
 	}
 	if err := os.Mkdir(filepath.Join(tasks, "9"), 0o700); err != nil { // a thread that has just ended
 		t.Fatal(err)
@@ -31,21 +29,11 @@ func TestRunDelayIsThatOfAllThreads(t *testing.T) {
 
 func TestRunDelayIsUnknownWithoutAccounts(t *testing.T) {
 	tasks := t.TempDir()
-	if waitsOf(filepath.Join(tasks, "none")) != nil {
-		t.Error("known without a folder")
-	}
-	if waitsOf(tasks) != nil {
-		t.Error("known without a thread")
-	}
-	if err := os.Mkdir(filepath.Join(tasks, "7"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(tasks, "7", "schedstat"), []byte("0 0\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if waitsOf(tasks) != nil {
-		t.Error("known from another form")
-	}
+	assert.That(t, waitsOf(filepath.Join(tasks, "none")) == nil, "known without a folder")
+	assert.That(t, waitsOf(tasks) == nil, "known without a thread")
+	assert.OK(t, os.Mkdir(filepath.Join(tasks, "7"), 0o700))
+	assert.OK(t, os.WriteFile(filepath.Join(tasks, "7", "schedstat"), []byte("0 0\n"), 0o600))
+	assert.That(t, waitsOf(tasks) == nil, "known from another form")
 }
 
 func TestProcessorCountsTheWorkOfThisProcess(t *testing.T) {

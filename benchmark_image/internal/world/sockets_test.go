@@ -7,22 +7,18 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"containernet-env/benchmark_image/internal/assert"
 )
 
 // TestASocketIsNotConnectedToItself gives a socket the port that it is to reach, as the kernel may.
 func TestASocketIsNotConnectedToItself(t *testing.T) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	defer func() { _ = unix.Close(fd) }()
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	own, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	if err := connect(fd, addressOf(own)); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("connected to itself: %v", err)
 	}

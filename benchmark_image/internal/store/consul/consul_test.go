@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/http1"
 	"containernet-env/benchmark_image/internal/inputtest"
 	"containernet-env/benchmark_image/internal/store"
@@ -23,14 +24,12 @@ func TestEveryRequestCarriesTheToken(t *testing.T) {
 		for _, token := range []string{"t-1", ""} {
 			protocol := Protocol{Token: token}
 			conn := protocol.NewConn("m:1")
-			if !conn.Start(protocol.NewCall(nil), &store.Request{Operation: operation, Key: []byte("k")}, new([]byte)) {
-				t.Fatal("it takes no request")
-			}
+			assert.Must(t, conn.Start(protocol.NewCall(nil), &store.Request{Operation: operation, Key: []byte("k")},
+				new([]byte)), "it takes no request")
 			head, _, _ := strings.Cut(string(conn.Output()), "\r\n\r\n")
 			carried := strings.Contains(head+"\r\n", header)
-			if carried != (token != "") || strings.Contains(head, "X-Consul-Token") != carried {
-				t.Errorf("operation %v with the token %q: %q", operation, token, head)
-			}
+			assert.That(t, carried == (token != "") && strings.Contains(head, "X-Consul-Token") == carried,
+				"operation %v with the token %q: %q", operation, token, head)
 		}
 	}
 }
@@ -48,12 +47,9 @@ func TestReadsAskForTheirConsistency(t *testing.T) {
 	} {
 		conn := c.protocol.NewConn("m:1")
 		read := &store.Request{Operation: store.Get, Key: []byte("k"), Serializable: c.serializable}
-		if !conn.Start(c.protocol.NewCall(nil), read, new([]byte)) {
-			t.Fatal("it takes no request")
-		}
-		if sent := string(conn.Output()); !strings.HasPrefix(sent, c.want) {
-			t.Errorf("%+v: %q, want %q", c.protocol, sent, c.want)
-		}
+		assert.Must(t, conn.Start(c.protocol.NewCall(nil), read, new([]byte)), "it takes no request")
+		sent := string(conn.Output())
+		assert.That(t, strings.HasPrefix(sent, c.want), "%+v: %q, want %q", c.protocol, sent, c.want)
 	}
 }
 
@@ -73,9 +69,7 @@ func FuzzRewrite(native *testing.F) {
 		sent := appendRewrite(nil, http1.Ending("m:1"), &r)
 		from := bufio.NewReader(bytes.NewReader(sent))
 		request, err := http.ReadRequest(from)
-		if err != nil {
-			t.Fatalf("%q: %v", sent, err)
-		}
+		assert.Must(t, err == nil, "%q: %v", sent, err)
 		body, err := io.ReadAll(request.Body)
 		if left := from.Buffered(); err != nil || left > 0 || request.URL.Path != "/v1/txn" || request.Method != "PUT" {
 			t.Fatalf("%q: %v, %d bytes left", sent, err, left)
@@ -90,10 +84,8 @@ func FuzzRewrite(native *testing.F) {
 			t.Fatalf("%q: %v", body, err)
 		}
 		get, set := operations[0].KV, operations[1].KV
-		if get.Verb != "get" || set.Verb != "set" || get.Key != key || set.Key != key ||
-			!bytes.Equal(set.Value, append(append([]byte(nil), head...), tail...)) {
-			t.Errorf("%q", body)
-		}
+		assert.That(t, get.Verb == "get" && set.Verb == "set" && get.Key == key && set.Key == key &&
+			bytes.Equal(set.Value, append(append([]byte(nil), head...), tail...)), "%q", body)
 	})
 }
 
@@ -107,8 +99,7 @@ func TestTheIndexOfATransaction(t *testing.T) {
 		`"ModifyIndex":`:                        0,
 		`"ModifyIndex":99999999999999999999999`: 0,
 	} {
-		if got := lastIndex([]byte(body)); got != want {
-			t.Errorf("%s: %d, expected %d", body, got, want)
-		}
+		got := lastIndex([]byte(body))
+		assert.That(t, got == want, "%s: %d, expected %d", body, got, want)
 	}
 }

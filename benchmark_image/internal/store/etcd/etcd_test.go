@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 	"containernet-env/benchmark_image/internal/store/etcd/wire"
@@ -38,13 +39,12 @@ func (m *member) Finished(answer *store.Answer, failure *store.Failure) {
 
 // exchange sends a request and answers it with a message, which has gRPC's prefix.
 func (m *member) exchange(r *store.Request, message []byte) {
-	if !m.conn.Start(m.call, r, &m.scratch) {
-		m.t.Fatal("the connection takes no request")
-	}
+	assert.Must(m.t, m.conn.Start(m.call, r, &m.scratch), "the connection takes no request")
 	m.conn.Wrote(len(m.conn.Output()))
 	m.frames = etcdtest.AppendAnswer(m.frames[:0], m.stream, m.stream == 1, message)
 	m.stream += 2
-	if err := m.conn.Feed(m.frames); err != nil || m.failure != nil || m.conn.Active() > 0 {
+	err := m.conn.Feed(m.frames)
+	if err != nil || m.failure != nil || m.conn.Active() > 0 { // an assertion allocates
 		m.t.Fatal(err, m.failure)
 	}
 }
@@ -63,10 +63,8 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(1000, func() { m.exchange(r, putAnswer) }); n != 0 {
 			t.Errorf("operation %d: %v allocations", operation, n)
 		}
-		if got, want := m.answer, (store.Answer{Member: 1 << 20, Revision: 7,
-			Term: 3}); operation == store.Put && got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
+		got, want := m.answer, (store.Answer{Member: 1 << 20, Revision: 7, Term: 3})
+		assert.That(t, operation != store.Put || got == want, "%+v, want %+v", got, want)
 	}
 }
 
@@ -109,8 +107,7 @@ func TestRefusals(t *testing.T) {
 		{store.Check, "", false},
 		{200, "", false},
 	} {
-		if got := refused(c.code, c.text); got != c.want {
-			t.Errorf("%v: %s: %v, want %v", c.code, c.text, got, c.want)
-		}
+		got := refused(c.code, c.text)
+		assert.That(t, got == c.want, "%v: %s: %v, want %v", c.code, c.text, got, c.want)
 	}
 }

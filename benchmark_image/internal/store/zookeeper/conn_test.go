@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/inputtest"
 	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/store/zookeeper/jute"
@@ -50,29 +51,21 @@ type client struct {
 func newClient(t testing.TB, p *Protocol) *client {
 	c := &client{t: t, protocol: p, conn: p.NewConn("m:1")}
 	c.call = p.NewCall(&c.owner)
-	if c.conn.Ready() {
-		t.Error("a connection is ready before it has a session")
-	}
+	assert.That(t, !c.conn.Ready(), "a connection is ready before it has a session")
 	c.conn.Wrote(len(c.conn.Output()))
 	c.feed(zookeepertest.Opened(6000))
-	if !c.conn.Ready() {
-		t.Fatal("a connection with a session is not ready")
-	}
+	assert.Must(t, c.conn.Ready(), "a connection with a session is not ready")
 	return c
 }
 
 func (c *client) feed(b []byte) {
 	c.t.Helper()
-	if err := c.conn.Feed(b); err != nil {
-		c.t.Fatal(err)
-	}
+	assert.OK(c.t, c.conn.Feed(b))
 }
 
 func (c *client) start(call store.Call, r *store.Request) {
 	c.t.Helper()
-	if !c.conn.Start(call, r, &c.scratch) {
-		c.t.Fatal("the connection takes no request")
-	}
+	assert.Must(c.t, c.conn.Start(call, r, &c.scratch), "the connection takes no request")
 }
 
 // requests takes all output.
@@ -85,9 +78,7 @@ func (c *client) requests() (all []*zookeepertest.Request) {
 	}
 	for out.Len() > 0 {
 		r, err := zookeepertest.ReadRequest(&out)
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		assert.OK(c.t, err)
 		all = append(all, r)
 	}
 	return all
@@ -144,21 +135,18 @@ func TestAPutIsACreateOrASet(t *testing.T) {
 		{"f", []int32{nodeHere}, "1 5"},
 	} {
 		before := len(c.owner.answers)
-		if got := put(step.key, step.refusals...); got != step.want {
-			t.Errorf("%s: %s, want %s", step.key, got, step.want)
-		}
+		got := put(step.key, step.refusals...)
+		assert.That(t, got == step.want, "%s: %s, want %s", step.key, got, step.want)
 		want := store.Answer{Revision: zxid, Term: 3, Member: idOf("m:1"), SecondTry: len(step.refusals) > 0}
-		if len(c.owner.answers) != before+1 || c.owner.answers[before] != want {
-			t.Errorf("%s: %+v, %v, want %+v", step.key, c.owner.answers[before:], c.owner.failures, want)
-		}
+		assert.That(t, len(c.owner.answers) == before+1 && c.owner.answers[before] == want, "%s: %+v, %v, want %+v",
+			step.key, c.owner.answers[before:], c.owner.failures, want)
 	}
 	// There, and not there: another client writes and deletes.
 	c.start(c.call, &store.Request{Operation: store.Put, Key: []byte("a")})
 	c.refuse(c.requests()[0], noNode)
 	c.refuse(c.requests()[0], nodeHere)
-	if len(c.owner.failures) != 1 || c.owner.failures[0].Code != store.AlreadyExists || c.owner.failures[0].Unknown {
-		t.Errorf("%+v", c.owner.failures)
-	}
+	assert.That(t, len(c.owner.failures) == 1 && c.owner.failures[0].Code == store.AlreadyExists &&
+		!c.owner.failures[0].Unknown, "%+v", c.owner.failures)
 }
 
 func TestManyKeysAreGuessedByTheLastOnes(t *testing.T) {
@@ -172,9 +160,7 @@ func TestManyKeysAreGuessedByTheLastOnes(t *testing.T) {
 		}
 		g.wrote(h, false)
 	}
-	if wrong > 10 {
-		t.Errorf("of %d new keys %d were thought to exist", total, wrong)
-	}
+	assert.That(t, wrong <= 10, "of %d new keys %d were thought to exist", total, wrong)
 }
 
 // TestReads: a sync that finds no root is one, and the read decides; one that fails leaves an answer that no call waits
@@ -198,30 +184,24 @@ func TestReads(t *testing.T) {
 			Serializable: step.sent == "4"})
 		all := c.requests()
 		last := all[len(all)-1]
-		if types(all) != step.sent {
-			t.Fatalf("step %d: it is sent as %s", i, types(all))
-		}
+		assert.Must(t, types(all) == step.sent, "step %d: it is sent as %s", i, types(all))
 		if step.code != 0 {
 			c.refuse(all[0], step.code)
 		} else if len(all) == 2 {
 			c.feed(all[0].Written(zxid))
 		}
-		if len(c.owner.answers) > 0 && len(all) == 2 {
-			t.Errorf("step %d: an answer before the read", i)
-		}
+		assert.That(t, len(c.owner.answers) == 0 || len(all) != 2, "step %d: an answer before the read", i)
 		if step.code == 0 || len(all) == 2 {
 			c.feed(zookeepertest.Data(last.Xid, zxid, []byte("value"), 5))
 		}
 		if step.want.Member == 0 {
-			if f := c.owner.failures; len(f) != 1 || f[0].Code != store.ResourceExhausted {
-				t.Errorf("step %d: %+v", i, f)
-			}
+			f := c.owner.failures
+			assert.That(t, len(f) == 1 && f[0].Code == store.ResourceExhausted, "step %d: %+v", i, f)
 		} else if !slices.Equal(c.owner.answers, []store.Answer{step.want}) || len(c.owner.failures) > 0 {
 			t.Errorf("step %d: %+v, %+v", i, c.owner.answers, c.owner.failures)
 		}
-		if len(seen) != step.seen || seen[len(seen)-1] != "k=value@5" || c.conn.Active() != 0 {
-			t.Errorf("step %d: saw %q, %d under way", i, seen, c.conn.Active())
-		}
+		assert.That(t, len(seen) == step.seen && seen[len(seen)-1] == "k=value@5" && c.conn.Active() == 0,
+			"step %d: saw %q, %d under way", i, seen, c.conn.Active())
 	}
 }
 
@@ -235,10 +215,9 @@ func TestWhatZooKeeperHasNot(t *testing.T) {
 	for i, operation := range []store.Operation{store.Scan, store.Status, store.Locate, store.Login} {
 		c.start(c.call, &store.Request{Operation: operation})
 		c.feed(c.requests()[0].Written(zxid))
-		if f := c.owner.failures; len(f) != i+1 || f[i].Code != store.Unimplemented || f[i].Unknown ||
-			len(c.owner.answers) > 0 {
-			t.Errorf("%+v", f)
-		}
+		f := c.owner.failures
+		assert.That(t, len(f) == i+1 && f[i].Code == store.Unimplemented && !f[i].Unknown && len(c.owner.answers) == 0,
+			"%+v", f)
 	}
 }
 
@@ -258,12 +237,9 @@ func TestLargeValuesAreSentFromWhereTheyAre(t *testing.T) {
 	for out.Len() < 100 {
 		take(7)
 	}
-	if now := c.conn.Output(); &now[len(now)-1] != &value[len(value)-1] {
-		t.Error("a large value is not sent from where it is")
-	}
-	if !c.conn.Cancel(calls[0]) || !c.conn.Cancel(calls[2]) {
-		t.Error("they may be carried out")
-	}
+	now := c.conn.Output()
+	assert.That(t, &now[len(now)-1] == &value[len(value)-1], "a large value is not sent from where it is")
+	assert.That(t, c.conn.Cancel(calls[0]) && c.conn.Cancel(calls[2]), "they may be carried out")
 	own := slices.Clone(value)
 	for len(c.conn.Output()) > 0 {
 		take(5000)
@@ -273,14 +249,11 @@ func TestLargeValuesAreSentFromWhereTheyAre(t *testing.T) {
 	}
 	for i := range calls {
 		r, err := zookeepertest.ReadRequest(&out)
-		if err != nil {
-			t.Fatalf("request %d: %v", i, err)
-		}
+		assert.Must(t, err == nil, "request %d: %v", i, err)
 		c.feed(r.Written(zxid))
 	}
-	if len(c.owner.answers) != 1 || c.conn.Active() != 0 || out.Len() > 0 {
-		t.Errorf("%+v, %d under way, %d bytes more", c.owner.answers, c.conn.Active(), out.Len())
-	}
+	assert.That(t, len(c.owner.answers) == 1 && c.conn.Active() == 0 && out.Len() == 0,
+		"%+v, %d under way, %d bytes more", c.owner.answers, c.conn.Active(), out.Len())
 }
 
 func TestAConnectionTakesSoMuch(t *testing.T) {
@@ -290,23 +263,17 @@ func TestAConnectionTakesSoMuch(t *testing.T) {
 	for c.conn.Start(c.protocol.NewCall(&c.owner), r, &c.scratch) {
 		taken++
 	}
-	if taken < 16 || taken > 17 {
-		t.Errorf("%d requests of 16 KiB were taken", taken)
-	}
+	assert.That(t, taken >= 16 && taken <= 17, "%d requests of 16 KiB were taken", taken)
 	for _, r := range c.requests() {
 		c.feed(r.Written(zxid))
 	}
-	if !c.conn.Start(c.call, r, &c.scratch) {
-		t.Error("the connection takes no request once all was written")
-	}
+	assert.That(t, c.conn.Start(c.call, r, &c.scratch), "the connection takes no request once all was written")
 }
 
 func TestBeats(t *testing.T) {
 	c := newClient(t, New(""))
 	beater := c.conn.(store.Beater)
-	if beater.Interval() != time.Second {
-		t.Errorf("an interval of %v for a timeout of 6 s", beater.Interval())
-	}
+	assert.That(t, beater.Interval() == time.Second, "an interval of %v for a timeout of 6 s", beater.Interval())
 	beater.Beat()
 	beater.Beat()
 	if all := c.requests(); types(all) != "11 11" && types(all) != "11" {
@@ -323,13 +290,10 @@ func TestBeats(t *testing.T) {
 	}
 	beater.Beat()
 	all := c.requests()
-	if types(all) != "11" || all[0].Xid != jute.PingXid {
-		t.Errorf("an idle connection sends %q", types(all))
-	}
+	assert.That(t, types(all) == "11" && all[0].Xid == jute.PingXid, "an idle connection sends %q", types(all))
 	c.feed(zookeepertest.Answer(jute.PingXid, zxid, 0, nil))
-	if err := c.conn.Feed(zookeepertest.Answer(jute.PingXid, zxid, 0, nil)); err == nil {
-		t.Error("an answer to no ping is taken")
-	}
+	err := c.conn.Feed(zookeepertest.Answer(jute.PingXid, zxid, 0, nil))
+	assert.That(t, err != nil, "an answer to no ping is taken")
 }
 
 func TestTheSessionIsClosed(t *testing.T) {
@@ -340,18 +304,15 @@ func TestTheSessionIsClosed(t *testing.T) {
 	}
 	c = newClient(t, New(""))
 	c.conn.Leave(errors.New("it breaks the protocol"))
-	if len(c.conn.Output()) > 0 {
-		t.Error("a broken connection has something to say")
-	}
+	assert.That(t, len(c.conn.Output()) == 0, "a broken connection has something to say")
 }
 
 func TestKeysAreBelowTheChroot(t *testing.T) {
 	c := newClient(t, New("/a/b"))
 	for operation, paths := range map[store.Operation]int{store.Put: 1, store.Transaction: 2, store.Get: 1} {
 		c.start(c.call, &store.Request{Operation: operation, Key: []byte("k")})
-		if out := c.conn.Output(); bytes.Count(out, []byte("\x00\x00\x00\x06/a/b/k")) != paths {
-			t.Errorf("operation %v: %q", operation, out)
-		}
+		out := c.conn.Output()
+		assert.That(t, bytes.Count(out, []byte("\x00\x00\x00\x06/a/b/k")) == paths, "operation %v: %q", operation, out)
 		c.requests()
 		c.conn.Cancel(c.call)
 	}
@@ -368,9 +329,8 @@ func TestNumbersOfRequestsGoRound(t *testing.T) {
 		got = append(got, r.Xid)
 		c.feed(r.Written(zxid))
 	}
-	if want := []int32{math.MaxInt32 - 1, math.MaxInt32, 1, 2}; !slices.Equal(got, want) || len(c.owner.answers) != 4 {
-		t.Errorf("%v, want %v", got, want)
-	}
+	want := []int32{math.MaxInt32 - 1, math.MaxInt32, 1, 2}
+	assert.That(t, slices.Equal(got, want) && len(c.owner.answers) == 4, "%v, want %v", got, want)
 }
 
 // TestBrokenAnswers says which outcome two puts have, of which one was written, when an answer breaks the protocol.
@@ -400,10 +360,9 @@ func TestBrokenAnswers(t *testing.T) {
 			continue
 		}
 		o.conn.Lost(err.Error())
-		if f := o.owner.failures; len(f) != 2 || !f[0].Unknown || f[1].Unknown || f[0].Code != store.Unavailable ||
-			o.conn.Active() != 0 || o.conn.Ready() {
-			t.Errorf("%+v", f)
-		}
+		f := o.owner.failures
+		assert.That(t, len(f) == 2 && f[0].Unknown && !f[1].Unknown && f[0].Code == store.Unavailable &&
+			o.conn.Active() == 0 && !o.conn.Ready(), "%+v", f)
 	}
 }
 
@@ -413,19 +372,15 @@ func TestAnEndOfTheSession(t *testing.T) {
 	c.start(c.call, &store.Request{Operation: store.Put, Key: []byte("a")})
 	c.start(other, &store.Request{Operation: store.Put, Key: []byte("b")})
 	c.owner.again = func() {
-		if c.conn.Start(c.protocol.NewCall(&owner{}), &store.Request{Operation: store.Put, Key: []byte("c")}, &c.scratch) {
-			t.Error("a request is started in a session that has ended")
-		}
+		assert.That(t, !c.conn.Start(c.protocol.NewCall(&owner{}), &store.Request{Operation: store.Put, Key: []byte("c")},
+			&c.scratch), "a request is started in a session that has ended")
 	}
 	err := c.conn.Feed(zookeepertest.Answer(c.requests()[0].Xid, zxid, zookeepertest.SessionExpired, nil))
-	if err == nil || !strings.Contains(err.Error(), "session expired") {
-		t.Fatal(err)
-	}
+	assert.Must(t, err != nil && strings.Contains(err.Error(), "session expired"), "%v", err)
 	c.conn.Leave(err)
 	c.conn.Lost(err.Error())
-	if f := c.owner.failures; len(f) != 2 || f[0].Code != store.Unavailable || f[0].Unknown || !f[1].Unknown {
-		t.Errorf("%+v", f)
-	}
+	f := c.owner.failures
+	assert.That(t, len(f) == 2 && f[0].Code == store.Unavailable && !f[0].Unknown && f[1].Unknown, "%+v", f)
 	refused := New("").NewConn("m:1")
 	if err := refused.Feed(zookeepertest.Opened(0)); err == nil || refused.Ready() {
 		t.Errorf("a session that is refused: %v", err)
@@ -472,9 +427,8 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 		for range 20 {
 			exchange()
 		}
-		if n := testing.AllocsPerRun(1000, exchange); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
-		}
+		n := testing.AllocsPerRun(1000, exchange)
+		assert.That(t, n == 0, "%s: %v allocations", name, n)
 	}
 }
 
@@ -502,7 +456,7 @@ func (c *client) exchanges(r *store.Request) func() {
 				c.conn.Wrote(discard.take(c.conn.Output()))
 			}
 			frames = c.conn.(*conn).reply(frames[:0])
-			if err := c.conn.Feed(frames); err != nil || len(c.owner.failures) > 0 {
+			if err := c.conn.Feed(frames); err != nil || len(c.owner.failures) != 0 { // an assertion allocates
 				c.t.Fatal(err, c.owner.failures)
 			}
 		}
@@ -601,13 +555,10 @@ func FuzzConn(native *testing.F) {
 		}
 		c.conn.Leave(err)
 		c.conn.Lost("over")
-		if len(got.answers)+len(got.failures)+cancelled != started || c.conn.Active() != 0 {
-			t.Errorf("%d calls, %d answers, %d failures, %d cancelled, %d under way", started, len(got.answers),
-				len(got.failures), cancelled, c.conn.Active())
-		}
-		if read > len(b) {
-			t.Errorf("values of %d bytes were read from %d", read, len(b))
-		}
+		assert.That(t, len(got.answers)+len(got.failures)+cancelled == started && c.conn.Active() == 0,
+			"%d calls, %d answers, %d failures, %d cancelled, %d under way", started, len(got.answers), len(got.failures),
+			cancelled, c.conn.Active())
+		assert.That(t, read <= len(b), "values of %d bytes were read from %d", read, len(b))
 	})
 }
 
@@ -648,11 +599,9 @@ func FuzzPieces(native *testing.F) {
 			c.feed(b[:n])
 			b = b[n:]
 		}
-		if len(c.owner.answers) != 1 || c.owner.answers[0].Keys != 1 || seen && found != int(size) {
-			t.Errorf("%+v, %+v, a value of %d bytes", c.owner.answers, c.owner.failures, found)
-		}
-		if held := cap(c.conn.(*conn).in); held > maxKept {
-			t.Errorf("the connection holds on to %d bytes", held)
-		}
+		assert.That(t, len(c.owner.answers) == 1 && c.owner.answers[0].Keys == 1 && (!seen || found == int(size)),
+			"%+v, %+v, a value of %d bytes", c.owner.answers, c.owner.failures, found)
+		held := cap(c.conn.(*conn).in)
+		assert.That(t, held <= maxKept, "the connection holds on to %d bytes", held)
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/world"
 )
 
@@ -113,10 +114,8 @@ func (w *World) drive(done <-chan struct{}) {
 // end checks that nothing is left of the process, and ends the members.
 func (w *World) end() {
 	w.mu.Lock()
-	if len(w.sockets) > 0 || w.open > 0 || w.timers > 0 {
-		w.T.Errorf("seed %d: %d sockets, %d pollers and %d timers are left", w.seed, len(w.sockets), w.open,
-			w.timers)
-	}
+	assert.That(w.T, len(w.sockets) == 0 && w.open == 0 && w.timers == 0,
+		"seed %d: %d sockets, %d pollers and %d timers are left", w.seed, len(w.sockets), w.open, w.timers)
 	for _, c := range w.all {
 		c.gone = true
 		c.changed()

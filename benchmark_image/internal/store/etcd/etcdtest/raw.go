@@ -11,15 +11,15 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"containernet-env/benchmark_image/internal/assert"
 )
 
 // RawMember serves each connection with a function, until the test ends.
 func RawMember(t testing.TB, serve func(net.Conn)) (endpoint string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	var serving sync.WaitGroup
 	var mu sync.Mutex
 	var open []net.Conn

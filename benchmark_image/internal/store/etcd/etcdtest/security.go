@@ -24,6 +24,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"containernet-env/benchmark_image/internal/assert"
 )
 
 // The time of certificates: tests may run in the time of testing/synctest, which begins in the year 2000.
@@ -117,9 +119,7 @@ func (a *Authority) Files(hosts ...string) (ca, certificate, key string) {
 	folder := a.t.TempDir()
 	write := func(name, kind string, content []byte) string {
 		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600); err != nil {
-			a.t.Fatal(err)
-		}
+		assert.OK(a.t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600))
 		return path
 	}
 	return write("ca.pem", "CERTIFICATE", a.certificate.Raw), write("cert.pem", "CERTIFICATE", issued.Certificate[0]),

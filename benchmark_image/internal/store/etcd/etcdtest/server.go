@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
@@ -67,9 +68,7 @@ func Start(t testing.TB, n int, options ...grpc.ServerOption) *Cluster {
 	c := newCluster()
 	for i := range n {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		m := &Member{cluster: c, id: uint64(i + 1), Endpoint: listener.Addr().String(), server: grpc.NewServer(options...)}
 		m.connections = &countingListener{Listener: listener}
 		for _, service := range services {

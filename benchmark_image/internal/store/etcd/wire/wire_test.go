@@ -14,24 +14,21 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/inputtest"
 	"containernet-env/benchmark_image/internal/store"
 )
 
 func decode[M proto.Message](t *testing.T, encoded []byte, m M) M {
 	t.Helper()
-	if err := proto.Unmarshal(encoded, m); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, proto.Unmarshal(encoded, m))
 	return m
 }
 
 func encode(t testing.TB, m proto.Message) []byte {
 	t.Helper()
 	encoded, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return encoded
 }
 
@@ -53,9 +50,7 @@ func TestRequestsAreThoseOfTheAPI(t *testing.T) {
 				RequestPut: &etcdserverpb.PutRequest{Key: key, Value: value},
 			}}},
 		}
-		if !proto.Equal(txn, wanted) {
-			t.Errorf("%d bytes: txn %v", size, txn)
-		}
+		assert.That(t, proto.Equal(txn, wanted), "%d bytes: txn %v", size, txn)
 		for flags := range 8 {
 			s := store.Request{Key: key, End: value, Limit: int64(size), Serializable: flags&1 > 0, KeysOnly: flags&2 > 0,
 				CountOnly: flags&4 > 0}
@@ -64,9 +59,7 @@ func TestRequestsAreThoseOfTheAPI(t *testing.T) {
 				Key: key, RangeEnd: value, Limit: s.Limit, Serializable: s.Serializable, KeysOnly: s.KeysOnly,
 				CountOnly: s.CountOnly,
 			}
-			if !proto.Equal(got, want) {
-				t.Errorf("%+v: range %v", s, got)
-			}
+			assert.That(t, proto.Equal(got, want), "%+v: range %v", s, got)
 		}
 	}
 }
@@ -130,9 +123,8 @@ func TestAnswersInPieces(t *testing.T) {
 					want.Visit(kv.Key, kv.Value, kv.ModRevision)
 				}
 			}
-			if r.Answer != c.want || !slices.Equal(seen, want) {
-				t.Fatalf("%v in pieces of %d bytes: %+v, keys and values %q", c.message, piece, r.Answer, seen)
-			}
+			assert.Must(t, r.Answer == c.want && slices.Equal(seen, want),
+				"%v in pieces of %d bytes: %+v, keys and values %q", c.message, piece, r.Answer, seen)
 		}
 		for short := 1; short < len(encoded); short++ {
 			var r Reader
@@ -169,15 +161,12 @@ func FuzzReader(native *testing.F) {
 		if err == nil {
 			err = pieces.End()
 		}
-		if (err == nil) != (wholeErr == nil) {
-			t.Fatalf("in one piece: %v, in pieces: %v", wholeErr, err)
-		}
+		assert.Must(t, (err == nil) == (wholeErr == nil), "in one piece: %v, in pieces: %v", wholeErr, err)
 		if err != nil {
 			return
 		}
-		if whole.Answer != pieces.Answer || !slices.Equal(seenWhole, seenPieces) {
-			t.Fatalf("in one piece: %+v %q, in pieces: %+v %q", whole.Answer, seenWhole, pieces.Answer, seenPieces)
-		}
+		assert.Must(t, whole.Answer == pieces.Answer && slices.Equal(seenWhole, seenPieces),
+			"in one piece: %+v %q, in pieces: %+v %q", whole.Answer, seenWhole, pieces.Answer, seenPieces)
 		var message etcdserverpb.RangeResponse
 		if proto.Unmarshal(encoded, &message) != nil {
 			return
@@ -186,13 +175,10 @@ func FuzzReader(native *testing.F) {
 		for _, kv := range message.Kvs {
 			want.Visit(kv.Key, kv.Value, kv.ModRevision)
 		}
-		if !slices.Equal(seenWhole, want) {
-			t.Fatalf("%v: keys and values %q", &message, seenWhole)
-		}
-		if message.Count != whole.Answer.Count || int64(len(message.Kvs)) != whole.Answer.Keys ||
-			message.More != whole.Answer.More || message.GetHeader().GetRevision() != whole.Answer.Revision {
-			t.Fatalf("%v read as %+v", &message, whole.Answer)
-		}
+		assert.Must(t, slices.Equal(seenWhole, want), "%v: keys and values %q", &message, seenWhole)
+		assert.Must(t, message.Count == whole.Answer.Count && int64(len(message.Kvs)) == whole.Answer.Keys &&
+			message.More == whole.Answer.More && message.GetHeader().GetRevision() == whole.Answer.Revision,
+			"%v read as %+v", &message, whole.Answer)
 	})
 }
 
@@ -211,7 +197,7 @@ func TestReadingDoesNotAllocate(t *testing.T) {
 	r := Reader{Visitor: ignore{}}
 	if n := testing.AllocsPerRun(100, func() {
 		if err := read(&r, Range, encoded, 7); err != nil {
-			t.Error(err)
+			t.Error(err) // an assertion allocates
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -233,9 +219,8 @@ func TestMembersAreRead(t *testing.T) {
 			t.Errorf("in pieces of %d: %+v, %v", piece, r.Members, err)
 		}
 		r.Reset(MemberList)
-		if cut := r.Feed(encoded[:piece-1]); cut != nil || len(r.Members) == len(want) {
-			t.Errorf("the first %d bytes read as all: %v", piece-1, cut)
-		}
+		cut := r.Feed(encoded[:piece-1])
+		assert.That(t, cut == nil && len(r.Members) != len(want), "the first %d bytes read as all: %v", piece-1, cut)
 	}
 	var r Reader
 	r.Reset(MemberList)
@@ -249,12 +234,9 @@ func TestTokensAreRead(t *testing.T) {
 		var r Reader
 		header := &etcdserverpb.ResponseHeader{MemberId: 5}
 		answer := encode(t, &etcdserverpb.AuthenticateResponse{Header: header, Token: token})
-		if err := read(&r, Authenticate, answer, 1); err != nil || r.Token != token {
-			t.Errorf("%q, %v", r.Token, err)
-		}
+		err := read(&r, Authenticate, answer, 1)
+		assert.That(t, err == nil && r.Token == token, "%q, %v", r.Token, err)
 	}
 	login := decode(t, AppendAuthenticate(nil, "root", "p:w"), &etcdserverpb.AuthenticateRequest{})
-	if login.Name != "root" || login.Password != "p:w" {
-		t.Errorf("%v", login)
-	}
+	assert.That(t, login.Name == "root" && login.Password == "p:w", "%v", login)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/inputtest"
 	"containernet-env/benchmark_image/internal/store"
 )
@@ -37,9 +38,7 @@ func TestKnownBytes(t *testing.T) {
 			"ffffffff 01 ffffffff"},
 	} {
 		want, err := hex.DecodeString(strings.ReplaceAll(c.want, " ", ""))
-		if err != nil || !bytes.Equal(c.got, want) {
-			t.Errorf("%s: %x, want %s (%v)", name, c.got, c.want, err)
-		}
+		assert.That(t, err == nil && bytes.Equal(c.got, want), "%s: %x, want %s (%v)", name, c.got, c.want, err)
 	}
 }
 
@@ -49,9 +48,8 @@ func TestTheLargestValueFits(t *testing.T) {
 	chroot := strings.Repeat("/c", 256)
 	for _, operation := range []Operation{Create, SetData, SetIfExists} {
 		b := AppendWriteEnd(AppendWrite(nil, 1, operation, chroot, key, largest), operation)
-		if size := len(b) - LengthSize + largest; size > MaxPacket {
-			t.Errorf("operation %d: a packet of %d bytes", operation, size)
-		}
+		size := len(b) - LengthSize + largest
+		assert.That(t, size <= MaxPacket, "operation %d: a packet of %d bytes", operation, size)
 	}
 }
 
@@ -61,9 +59,8 @@ func TestPathsOfKeys(t *testing.T) {
 		"...": "/...", ".a": "/.a", "ü": "/%C3%BC", "\xff": "/%FF", "zookeeper": "/%7Aookeeper", "zookeepers": "/zookeepers",
 		"": "/",
 	} {
-		if got := pathOf([]byte(key)); got != want {
-			t.Errorf("%q: %s, want %s", key, got, want)
-		}
+		got := pathOf([]byte(key))
+		assert.That(t, got == want, "%q: %s, want %s", key, got, want)
 	}
 }
 
@@ -77,13 +74,10 @@ func FuzzPath(native *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, key []byte) {
 		path := pathOf(key)
-		if back, err := url.PathUnescape(path[1:]); err != nil || back != string(key) {
-			t.Errorf("%q: %s, and back %q, %v", key, path, back, err)
-		}
+		back, err := url.PathUnescape(path[1:])
+		assert.That(t, err == nil && back == string(key), "%q: %s, and back %q, %v", key, path, back, err)
 		for _, c := range path[1:] {
-			if c < ' ' || c > '~' || c == '/' {
-				t.Errorf("%q: %s has %q in it", key, path, c)
-			}
+			assert.That(t, c >= ' ' && c <= '~' && c != '/', "%q: %s has %q in it", key, path, c)
 		}
 	})
 }
@@ -129,8 +123,7 @@ func TestCodes(t *testing.T) {
 		-999:   {Code: store.Unknown, Text: "ZooKeeper: error -999"},
 		-99:    {Code: store.Unknown, Text: "ZooKeeper: error -99", Unknown: true},
 	} {
-		if got := *code.Failure(); got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
+		got := *code.Failure()
+		assert.That(t, got == want, "%+v, want %+v", got, want)
 	}
 }

@@ -1,0 +1,40 @@
+// Package assert has the assertions of tests.
+package assert
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+)
+
+// That reports, by what is found instead, that something does not hold.
+func That(t testing.TB, holds bool, format string, found ...any) {
+	t.Helper()
+	if !holds {
+		t.Errorf(format, found...)
+	}
+}
+
+// Must is That, and ends the test.
+func Must(t testing.TB, holds bool, format string, found ...any) {
+	t.Helper()
+	if !holds {
+		t.Fatalf(format, found...)
+	}
+}
+
+// Equal reports a value that is another one than the wanted one, also in what it points to.
+func Equal[T any](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s:\n got  %+v\n want %+v", what, got, want)
+	}
+}
+
+// OK ends a test in which what must succeed has failed.
+func OK(t testing.TB, problems ...error) {
+	t.Helper()
+	if err := errors.Join(problems...); err != nil {
+		t.Fatal(err)
+	}
+}
