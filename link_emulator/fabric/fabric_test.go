@@ -169,9 +169,8 @@ func TestSwitching(t *testing.T) {
 			n.Advance(f.atNS)
 		}
 		for i, want := range c.received {
-			if got := n.received(fmt.Sprint("h", i)); got != want {
-				t.Errorf("%s: h%d received %q, want %q", name, i, got, want)
-			}
+			got := n.received(fmt.Sprint("h", i))
+			assert.That(t, got == want, "%s: h%d received %q, want %q", name, i, got, want)
 		}
 		if got := n.State().Switches["s1"]; got != c.counted {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.counted)
@@ -300,9 +299,8 @@ func TestAddressTableIsBounded(t *testing.T) {
 		n.send("h0", f, int64(i))
 	}
 	n.Advance(ms)
-	if got := len(n.switches["s1"].addresses); got != maxAddresses {
-		t.Errorf("learned %d addresses, want %d", got, maxAddresses)
-	}
+	got := len(n.switches["s1"].addresses)
+	assert.That(t, got == maxAddresses, "learned %d addresses, want %d", got, maxAddresses)
 	n.send("h0", f, 2*ageingNS) // the old ones have aged
 	n.Advance(2 * ageingNS)
 	if got := len(n.switches["s1"].addresses); got != 1 {

@@ -55,9 +55,8 @@ func TestBucketsAddUp(t *testing.T) {
 	for _, bucket := range shown.Buckets {
 		// What lies below an edge has been counted, at most a sixteenth below.
 		for edge := bucket[0]; bucket[1] > 0; bucket[1]-- {
-			if ns := values[sum]; ns > edge || ns < edge-edge/sub-1 {
-				t.Errorf("%d is in the bucket that ends at %d", ns, edge)
-			}
+			ns := values[sum]
+			assert.That(t, ns <= edge && ns >= edge-edge/sub-1, "%d is in the bucket that ends at %d", ns, edge)
 			sum++
 		}
 	}

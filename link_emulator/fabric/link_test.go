@@ -83,9 +83,8 @@ func TestResetKeepsTheSumRight(t *testing.T) {
 	n.sinks["h1"].lateNS = 5
 	n.Advance(4 * ms)
 	state := n.State()
-	if d := state.Links["l0"].AToB; d.Offered != 1 || d.Frames != 1 || d.InFlight != 0 {
-		t.Errorf("l0: %+v", d)
-	}
+	d := state.Links["l0"].AToB
+	assert.That(t, d.Offered == 1 && d.Frames == 1 && d.InFlight == 0, "l0: %+v", d)
 	if d := state.Links["l1"].BToA; d.Lateness.Count != 1 || d.Lateness.MaxNS != 5 {
 		t.Errorf("lateness: %d times, max %d", d.Lateness.Count, d.Lateness.MaxNS)
 	}

@@ -78,9 +78,8 @@ func TestBusyWaitIsBounded(t *testing.T) {
 	// A single frame every 10 ms is always busy-waited for, without calls in between.
 	for due := end + int64(10e6); due < end+int64(1e9); due += int64(10e6) {
 		for now := due - wantNS; now < due; now += stepNS {
-			if lead := a.lead(now, due, wantNS); lead != wantNS {
-				t.Fatalf("a single frame: lead %d, want %d", lead, wantNS)
-			}
+			lead := a.lead(now, due, wantNS)
+			assert.Must(t, lead == wantNS, "a single frame: lead %d, want %d", lead, wantNS)
 		}
 	}
 	now = end + int64(1e9)

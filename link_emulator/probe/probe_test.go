@@ -45,9 +45,8 @@ func TestMarksAreReadBackFromFramesForThisHostOnly(t *testing.T) {
 		t.Error("a frame that was flooded here was taken")
 	}
 	for length := range headerBytes + MarkBytes {
-		if _, ok := decode(frame[:length], here); ok {
-			t.Errorf("a frame that was cut to %d bytes was taken", length)
-		}
+		_, ok := decode(frame[:length], here)
+		assert.That(t, !ok, "a frame that was cut to %d bytes was taken", length)
 	}
 	if slot := slotBytes - 66; slot < headerBytes+MarkBytes {
 		t.Errorf("a slot of the ring holds %d bytes of a frame, its mark ends at %d", slot, headerBytes+MarkBytes)

@@ -130,9 +130,8 @@ func TestWhateverTheMachineDoes(t *testing.T) {
 		noisy, err := Simulate(s.Request)
 		assert.Must(t, err == nil, "seed %d: %v", number, err)
 		if number < first+20 {
-			if again, err := Simulate(s.Request); err != nil || !reflect.DeepEqual(noisy, again) {
-				t.Errorf("seed %d: two runs differ: %v", number, err)
-			}
+			again, err := Simulate(s.Request)
+			assert.That(t, err == nil && reflect.DeepEqual(noisy, again), "seed %d: two runs differ: %v", number, err)
 		}
 		idle, err := Simulate(s.quiet())
 		assert.Must(t, err == nil, "seed %d: %v", number, err)

@@ -25,9 +25,8 @@ func open(t testing.TB, limit int) *Ring {
 	r, err := Open(limit)
 	assert.OK(t, err)
 	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		err := r.Close()
+		assert.That(t, err == nil, "%v", err)
 	})
 	return r
 }

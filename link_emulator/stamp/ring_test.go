@@ -175,9 +175,8 @@ func TestTruncatedFrame(t *testing.T) {
 	r := NewInMemory(limit)
 	long := frameOf(1)
 	mustPut(t, r, long, 10)
-	if atNS, ok := r.Take(long[:600], true); !ok || atNS != 10 {
-		t.Errorf("got %d, %v, want 10", atNS, ok)
-	}
+	atNS, ok := r.Take(long[:600], true)
+	assert.That(t, ok && atNS == 10, "got %d, %v, want 10", atNS, ok)
 	mustPut(t, r, long, 10)
 	if _, ok := r.Take(long[:600], false); ok {
 		t.Error("a shorter frame took the stamp of a longer one")

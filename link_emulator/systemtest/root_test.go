@@ -46,9 +46,8 @@ func prober(t testing.TB, verb string, hosts []*host, request fields, result any
 	assert.OK(t, command.Start())
 	return func() {
 		t.Helper()
-		if err := command.Wait(); err != nil {
-			t.Fatalf("%s: %v: %s", verb, err, stderr.String())
-		}
+		err := command.Wait()
+		assert.Must(t, err == nil, "%s: %v: %s", verb, err, stderr.String())
 		assert.OK(t, json.Unmarshal(stdout.Bytes(), result))
 	}
 }
@@ -139,9 +138,8 @@ func TestHostDeath(t *testing.T) {
 		event["reason"] == fmt.Sprintf("host process %d ended", victim.pid()), "got event %v", event)
 	link := e.ask("read_link", fields{"name": victim.name})
 	assert.That(t, link["up"] == false, "the link of the dead host: %v", link)
-	if result := measure(t, hosts[:2], fields{"probes": 3}); result.Pairs[0].MedianNS == nil {
-		t.Error("the others cannot reach each other any more")
-	}
+	result := measure(t, hosts[:2], fields{"probes": 3})
+	assert.That(t, result.Pairs[0].MedianNS != nil, "the others cannot reach each other any more")
 	e.ask("remove_link", fields{"name": victim.name})
 	e.ask("remove_port", fields{"name": victim.name})
 	again := startHost(t, 2)

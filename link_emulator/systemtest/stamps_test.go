@@ -62,9 +62,8 @@ func stampedTAP(t testing.TB) (tap device.Device, socket int) {
 			unix.SetsockoptInt(socket, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1))
 	})
 	t.Cleanup(func() {
-		if err := errors.Join(unix.Close(socket), tap.Close()); err != nil {
-			t.Error(err)
-		}
+		err := errors.Join(unix.Close(socket), tap.Close())
+		assert.That(t, err == nil, "%v", err)
 	})
 	return tap, socket
 }
@@ -112,9 +111,8 @@ func TestStampsOfAFullQueue(t *testing.T) {
 				number = 0
 			}
 			beforeNS[i] = hang.StampNS()
-			if _, err := unix.Write(socket, testFrame(number, 100)); err != nil && err != unix.ENOBUFS {
-				t.Fatal(err)
-			}
+			_, err := unix.Write(socket, testFrame(number, 100))
+			assert.Must(t, err == nil || err == unix.ENOBUFS, "%v", err)
 			afterNS[i] = hang.StampNS()
 		}
 		for i := range sent - 1 {

@@ -36,9 +36,8 @@ func TestFlagsAreCheckedBeforeAnythingIsServed(t *testing.T) {
 		{"--host=a,b --host=c.example --allow=local,etcd1:2379 --client=/nonexistent", exitFailed, "find benchmark-client"},
 	} {
 		var said strings.Builder
-		if status := run(strings.Fields(c.args), &said, &said); status != c.status || !strings.Contains(said.String(),
-			c.want) {
-			t.Errorf("%s: status %d, %s", c.args, status, &said)
-		}
+		status := run(strings.Fields(c.args), &said, &said)
+		assert.That(t, status == c.status && strings.Contains(said.String(), c.want), "%s: status %d, %s", c.args, status,
+			&said)
 	}
 }

@@ -20,10 +20,8 @@ func TestAViolationThatWasFoundOutlivesTheMemory(t *testing.T) {
 	over := make(chan struct{})
 	close(over)
 	var found atomic.Pointer[verify.Result]
-	if o := first(nil, over, &found, 7); o.result.Verdict != verify.Undecided || !strings.Contains(o.result.Reason,
-		"7 bytes") {
-		t.Errorf("%+v", o.result)
-	}
+	o := first(nil, over, &found, 7)
+	assert.That(t, o.result.Verdict == verify.Undecided && strings.Contains(o.result.Reason, "7 bytes"), "%+v", o.result)
 	found.Store(&verify.Result{Verdict: verify.Violated, Reason: "no order"})
 	if o := first(nil, over, &found,
 		7); o.err != nil || o.result.Verdict != verify.Violated || o.result.Reason != "no order" {
@@ -60,10 +58,9 @@ func TestAViolationHasAPictureWhereItCanBeDrawn(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		status := run([]string{"--picture=" + picture, violated(t)}, &stdout, &stderr)
 		var result verify.Result
-		if err := json.Unmarshal(stdout.Bytes(),
-			&result); err != nil || status != exitViolated || (result.Violation.Picture == picture) != drawn {
-			t.Fatalf("%s: status %d, %v, %s", picture, status, err, &stdout)
-		}
+		err := json.Unmarshal(stdout.Bytes(), &result)
+		assert.Must(t, err == nil && status == exitViolated && (result.Violation.Picture == picture) == drawn,
+			"%s: status %d, %v, %s", picture, status, err, &stdout)
 		assert.That(t, (stderr.Len() == 0) == drawn, "%s: %s", picture, &stderr)
 	}
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(place), "*"))

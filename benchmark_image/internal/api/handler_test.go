@@ -97,9 +97,8 @@ func TestABenchmarkUnderWay(t *testing.T) {
 			"/benchmark/write": thousand, "/benchmark/history": "", spec.ResultPath + job: "",
 		} {
 			method := map[bool]string{true: "GET", false: "POST"}[want == ""]
-			if status, _, answer := s.send(method, path, want); status != 409 {
-				t.Errorf("%s %s meanwhile: %d %s", method, path, status, answer)
-			}
+			status, _, answer := s.send(method, path, want)
+			assert.That(t, status == 409, "%s %s meanwhile: %d %s", method, path, status, answer)
 		}
 		simulated.Sleep(2 * time.Second)
 		if _, _, answer := s.send("POST", "/benchmark/cancel", ""); string(answer) != "{\"cancelled\":true}\n" {
@@ -248,9 +247,8 @@ func TestTheGraceFollowsTheWork(t *testing.T) {
 	} {
 		r := &Runner{current: &job{}}
 		r.current.heard.Store(&heard{Progress: report.Progress{Done: done}})
-		if grace := r.Grace(); grace != want {
-			t.Errorf("%d requests: %v, want %v", done, grace, want)
-		}
+		grace := r.Grace()
+		assert.That(t, grace == want, "%d requests: %v, want %v", done, grace, want)
 	}
 }
 
@@ -324,9 +322,8 @@ func exchange(t *testing.T, s *server, request []byte) (answers []*http.Response
 	go serving.Serve(listener)
 	defer func() {
 		close(listener)
-		if err := ours.Close(); err != nil {
-			t.Error(err)
-		}
+		err := ours.Close()
+		assert.That(t, err == nil, "%v", err)
 		if err := serving.Close(); err != nil {
 			t.Error(err)
 		}

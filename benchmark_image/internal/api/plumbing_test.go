@@ -181,23 +181,20 @@ func whole(t *testing.T, options Options) (s *server, end func()) {
 	return &server{t: t, client: http.DefaultClient, url: "http://" + listener.Addr().String()}, func() {
 		t.Helper()
 		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
+		err := <-served
+		assert.That(t, err == nil, "%v", err)
 	}
 }
 
 func TestServeKeepsItsOptions(t *testing.T) {
 	s, end := whole(t, Options{Client: "/nonexistent", Hosts: []string{"bench.example"}, Allow: "10.0.0.1:1"})
 	for host, want := range map[string]int{"bench.example": 200, "evil.example": 403} {
-		if status, _, answer := s.call(t.Context(), "GET", "/healthz", "", map[string]string{"Host": host}); status != want {
-			t.Errorf("%s: %d %s", host, status, answer)
-		}
+		status, _, answer := s.call(t.Context(), "GET", "/healthz", "", map[string]string{"Host": host})
+		assert.That(t, status == want, "%s: %d %s", host, status, answer)
 	}
 	for endpoint, want := range map[string]int{"10.0.0.1:1": 500, "127.0.0.1:1": 403} {
-		if status, _, answer := s.send("POST", "/benchmark/write", `{"endpoints":"`+endpoint+`"}`); status != want {
-			t.Errorf("%s: %d %s", endpoint, status, answer)
-		}
+		status, _, answer := s.send("POST", "/benchmark/write", `{"endpoints":"`+endpoint+`"}`)
+		assert.That(t, status == want, "%s: %d %s", endpoint, status, answer)
 	}
 	end()
 }
@@ -329,9 +326,8 @@ func TestExamplesInTheDocs(t *testing.T) {
 		}
 		var got, want any
 		assert.OK(t, json.Unmarshal([]byte(strings.NewReplacer(toDocs...).Replace(string(answer))), &got))
-		if err := json.Unmarshal([]byte(e[3]), &want); err != nil {
-			t.Errorf("the answer of %s in the docs: %v", e[1], err)
-		}
+		err := json.Unmarshal([]byte(e[3]), &want)
+		assert.That(t, err == nil, "the answer of %s in the docs: %v", e[1], err)
 		if object := want.(map[string]any); object["schema"] != nil {
 			reporttest.Check(t, []byte(e[3]))
 		}

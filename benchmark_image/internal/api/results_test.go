@@ -47,9 +47,8 @@ func TestTheLastHistoryIsKept(t *testing.T) {
 	kept := ""
 	for _, text = range []string{"the first", "", "another"} {
 		body := fmt.Sprintf(`{"endpoints":"127.0.0.1:1","valSize":20,"history":%v}`, text != "")
-		if status, _, answer := s.send("POST", "/benchmark/write", body); status != 200 {
-			t.Fatalf("%d: %s", status, answer)
-		}
+		status, _, answer := s.send("POST", "/benchmark/write", body)
+		assert.Must(t, status == 200, "%d: %s", status, answer)
 		if text != "" {
 			kept = text
 		}
@@ -92,9 +91,8 @@ func TestKeptResultsAreBounded(t *testing.T) {
 	for i := range keptResults + 3 {
 		put(i, 10)
 	}
-	if want := "---" + strings.Repeat("+", keptResults); kept() != want {
-		t.Errorf("of %d results %s are kept, want %s", keptResults+3, kept(), want)
-	}
+	want := "---" + strings.Repeat("+", keptResults)
+	assert.That(t, kept() == want, "of %d results %s are kept, want %s", keptResults+3, kept(), want)
 	put(keptResults+3, keptBytes-20)
 	if want := strings.Repeat("-", keptResults+1) + "+++"; kept() != want {
 		t.Errorf("beside a large one %s are kept, want %s", kept(), want)
@@ -138,9 +136,8 @@ func TestWhatAKilledServerLeftIsRemoved(t *testing.T) {
 	}
 	kill(last)
 	for range 2 {
-		if _, err := OpenResults(killed.dir); err != nil {
-			t.Fatal(err)
-		}
+		_, err := OpenResults(killed.dir)
+		assert.Must(t, err == nil, "%v", err)
 		check("after all", stay...)
 	}
 }
@@ -154,9 +151,8 @@ func TestOnlyADirectoryOfOnesOwnKeepsResults(t *testing.T) {
 	assert.OK(t, os.Symlink(t.TempDir(), link))
 	assert.OK(t, os.WriteFile(file, nil, 0o600))
 	for _, path := range []string{open, link, file} {
-		if _, err := OpenResults(path); err == nil {
-			t.Errorf("%s keeps results", path)
-		}
+		_, err := OpenResults(path)
+		assert.That(t, err != nil, "%s keeps results", path)
 	}
 	if _, err := OpenResults(filepath.Join(dir, "new", "one")); err != nil {
 		t.Error(err)

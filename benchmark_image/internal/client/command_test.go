@@ -119,9 +119,8 @@ func TestFlagsThatChangeNothingAreAccepted(t *testing.T) {
 }
 
 func TestVersionAndHelp(t *testing.T) {
-	if status, stdout, _ := call(t, nil, "--version"); status != ExitOK || stdout != "benchmark-client dev\n" {
-		t.Errorf("--version: status %d, %q", status, stdout)
-	}
+	status, stdout, _ := call(t, nil, "--version")
+	assert.That(t, status == ExitOK && stdout == "benchmark-client dev\n", "--version: status %d, %q", status, stdout)
 	if status, stdout, _ := call(t, nil, "put", "--help"); status != ExitOK || !strings.Contains(stdout,
 		"--key-space-size") || strings.Contains(stdout, "--insecure") {
 		t.Errorf("--help: status %d, %q", status, stdout)

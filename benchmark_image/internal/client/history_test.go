@@ -259,9 +259,8 @@ func TestSpansAreVerified(t *testing.T) {
 			return result.Failed, result.Errors
 		}
 		for name, args := range spanCalls {
-			if failed, errors := read(args); failed > 0 {
-				t.Errorf("%s: of right answers %d failed: %v", name, failed, errors)
-			}
+			failed, errors := read(args)
+			assert.That(t, failed <= 0, "%s: of right answers %d failed: %v", name, failed, errors)
 		}
 		for name, spoil := range map[string]func(*etcdserverpb.RangeResponse){
 			"the last key is missing": func(a *etcdserverpb.RangeResponse) {
@@ -281,9 +280,8 @@ func TestSpansAreVerified(t *testing.T) {
 					alike = strings.HasSuffix(reads, "key") || strings.Contains(reads, "one") || reads == "single keys" ||
 						reads == "only counts"
 				}
-				if failed, errors := read(args); (failed == 0) != alike {
-					t.Errorf("%s, %s: %d failed: %v", reads, name, failed, errors)
-				}
+				failed, errors := read(args)
+				assert.That(t, (failed == 0) == alike, "%s, %s: %d failed: %v", reads, name, failed, errors)
 			}
 			member.Spoil.Store(nil)
 		}
@@ -292,9 +290,8 @@ func TestSpansAreVerified(t *testing.T) {
 			"all keys": false, "a prefix": false, "a named span": false,
 			"a named key": true, "single keys": true, "spans of one": true,
 		} {
-			if failed, errors := read(spanCalls[reads]); (failed == 0) != want {
-				t.Errorf("%s, with a key of others: %d failed: %v", reads, failed, errors)
-			}
+			failed, errors := read(spanCalls[reads])
+			assert.That(t, (failed == 0) == want, "%s, with a key of others: %d failed: %v", reads, failed, errors)
 		}
 	})
 }

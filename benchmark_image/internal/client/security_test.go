@@ -71,9 +71,8 @@ func TestCertificatesAndPasswordsAreReadFromFiles(t *testing.T) {
 	}
 	assert.That(t, len(cluster.Keys()) == 0, "requests were sent")
 	for _, line := range []string{"a secret", "a secret\n", "a secret\r\nsecond line"} {
-		if status, _, stderr := call(t, nil, with("--password-file="+write(t, line))...); status != ExitOK {
-			t.Errorf("%q: status %d, %s", line, status, stderr)
-		}
+		status, _, stderr := call(t, nil, with("--password-file="+write(t, line))...)
+		assert.That(t, status == ExitOK, "%q: status %d, %s", line, status, stderr)
 	}
 	t.Setenv(spec.PasswordVariable, "a secret")
 	status, stdout, stderr := call(t, nil, with("--output=json")...)
@@ -137,12 +136,11 @@ func TestTheProgramWithTLSTakesOver(t *testing.T) {
 		command.Stderr = &stderr
 		_ = command.Run() // the status is judged
 		carried := requests() - before
-		if status := command.ProcessState.ExitCode(); status != c.status || carried != c.carried ||
-			!strings.Contains(stderr.String(), c.want) ||
-			strings.Count(stderr.String(), "\n") != min(len(c.want), 1) {
-			t.Errorf("%s %q: status %d, %d requests, %q, want %d, %d and a line with %q", c.program, c.args, status, carried,
-				&stderr, c.status, c.carried, c.want)
-		}
+		status := command.ProcessState.ExitCode()
+		assert.That(t, status == c.status && carried == c.carried && strings.Contains(stderr.String(), c.want) &&
+			strings.Count(stderr.String(), "\n") == min(len(c.want), 1),
+			"%s %q: status %d, %d requests, %q, want %d, %d and a line with %q", c.program, c.args, status, carried, &stderr,
+			c.status, c.carried, c.want)
 	}
 }
 

@@ -303,9 +303,8 @@ func freePort(t *testing.T) (address string) {
 			continue
 		}
 		if listener, err := net.Listen("tcp", address); err == nil {
-			if err := listener.Close(); err != nil {
-				t.Error(err)
-			}
+			err := listener.Close()
+			assert.That(t, err == nil, "%v", err)
 			return address
 		}
 	}

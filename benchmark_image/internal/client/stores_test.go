@@ -112,9 +112,8 @@ func TestAgainstRealStores(t *testing.T) {
 		"http": {func(t *testing.T) *servers { return startReplicas(t, 3) }, usual, "1048576",
 			func(t *testing.T, endpoints []string) {
 				query := url.QueryEscape(oddPrefix + "0000")
-				if status, body, _ := get(t, "http://"+endpoints[1]+"/v0/entity?id="+query); status != 200 || len(body) != 64 {
-					t.Errorf("net/http finds %d %q", status, body)
-				}
+				status, body, _ := get(t, "http://"+endpoints[1]+"/v0/entity?id="+query)
+				assert.That(t, status == 200 && len(body) == 64, "net/http finds %d %q", status, body)
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -393,9 +393,8 @@ func TestAcknowledgementsWaitForTheNextRequest(t *testing.T) {
 		p.written()
 		c.do(p, &Stream{Owner: &outcomes{}})
 		p.fed()
-		if got := p.conn.Waits(); got != c.waits {
-			t.Errorf("%s: waits is %v", c.name, got)
-		}
+		got := p.conn.Waits()
+		assert.That(t, got == c.waits, "%s: waits is %v", c.name, got)
 		if got := p.written(); got != c.written {
 			t.Errorf("%s: the connection writes %q, want %q", c.name, got, c.written)
 		}

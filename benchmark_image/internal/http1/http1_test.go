@@ -146,9 +146,8 @@ func TestChunksAreNoHeader(t *testing.T) {
 // TestNothingIsTakenForAnAnswer that comes before the request.
 func TestNothingIsTakenForAnAnswer(t *testing.T) {
 	idle := NewConn()
-	if err := idle.Feed([]byte(good)); err == nil || !strings.Contains(err.Error(), "HTTP/1.1 200") {
-		t.Error(err)
-	}
+	err := idle.Feed([]byte(good))
+	assert.That(t, err != nil && strings.Contains(err.Error(), "HTTP/1.1 200"), "%v", err)
 	unwritten, got := NewConn(), &outcome{}
 	unwritten.Start(got, []byte("GET / HTTP/1.1\r\n\r\n"), nil, true)
 	if err := unwritten.Feed([]byte(good)); err == nil || len(got.failures) > 0 {
@@ -186,9 +185,8 @@ func TestOutcomesOfRequestsThatAreNotWritten(t *testing.T) {
 				if unknown := c.Cancel(nil); unknown != all || c.Active() != 0 || c.Closing() != (written > 0) {
 					t.Errorf("cancelled after %d bytes: unknown %v, closing %v", written, unknown, c.Closing())
 				}
-				if err := c.Feed([]byte(good)); (err == nil) != (written > 0) {
-					t.Errorf("a late answer after %d bytes: %v", written, err)
-				}
+				err := c.Feed([]byte(good))
+				assert.That(t, (err == nil) == (written > 0), "a late answer after %d bytes: %v", written, err)
 			case "answered":
 				if err := c.Feed([]byte("HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")); (err == nil) != (written > 0) {
 					t.Errorf("answered after %d bytes: %v", written, err)

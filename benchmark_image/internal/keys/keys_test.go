@@ -12,9 +12,8 @@ import (
 
 func TestRoomAndMinSizeAgree(t *testing.T) {
 	for _, c := range []struct{ size, room int }{{1, 62}, {2, 3844}, {4, 14776336}, {8, 218340105584896}} {
-		if got := Room(c.size); got != c.room {
-			t.Errorf("Room(%d) = %d, want %d", c.size, got, c.room)
-		}
+		got := Room(c.size)
+		assert.That(t, got == c.room, "Room(%d) = %d, want %d", c.size, got, c.room)
 		if got := MinSize(c.room); got != c.size {
 			t.Errorf("MinSize(%d) = %d, want %d", c.room, got, c.size)
 		}
@@ -36,12 +35,10 @@ func TestNumbersOfKeys(t *testing.T) {
 				t.Fatalf("key %d of size %d is %q, after %q", i, c.size, text, previous)
 			}
 			previous = string(key)
-			if n, ok := Number(key, "p/", c.size); !ok || n != uint64(i) {
-				t.Fatalf("%q is number %d, %v; want %d", key, n, ok, i)
-			}
-			if before := Before(key, "p/", c.size, c.space); before != uint64(i) {
-				t.Fatalf("%d of %d keys sort before %q, want %d", before, c.space, key, i)
-			}
+			n, ok := Number(key, "p/", c.size)
+			assert.Must(t, ok && n == uint64(i), "%q is number %d, %v; want %d", key, n, ok, i)
+			before := Before(key, "p/", c.size, c.space)
+			assert.Must(t, before == uint64(i), "%d of %d keys sort before %q, want %d", before, c.space, key, i)
 			if before := Before(append(key, 0), "p/", c.size, c.space); before != uint64(i)+1 {
 				t.Fatalf("%d of %d keys sort before what follows on %q, want %d", before, c.space, key, i+1)
 			}
@@ -51,17 +48,15 @@ func TestNumbersOfKeys(t *testing.T) {
 			none, c.space, all)
 	}
 	for _, key := range []string{"", "p", "p/", "p/0", "p/000", "q/00", "p/0-", "p/0\x00", "p/\xff0", "P/00"} {
-		if n, ok := Number([]byte(key), "p/", 2); ok {
-			t.Errorf("%q is number %d", key, n)
-		}
+		n, ok := Number([]byte(key), "p/", 2)
+		assert.That(t, !ok, "%q is number %d", key, n)
 	}
 	if n, ok := Number([]byte("AzL8n0Y58m7"), "", 11); !ok || n != math.MaxInt {
 		t.Errorf("the key of the largest number is number %d, %v", n, ok)
 	}
 	for _, key := range []string{"AzL8n0Y58m8", "zzzzzzzzzzz", "100000000000"} {
-		if n, ok := Number([]byte(key), "", len(key)); ok {
-			t.Errorf("%q, beyond the largest number, is number %d", key, n)
-		}
+		n, ok := Number([]byte(key), "", len(key))
+		assert.That(t, !ok, "%q, beyond the largest number, is number %d", key, n)
 	}
 }
 
@@ -198,9 +193,8 @@ func TestVersionsTellTheirWriters(t *testing.T) {
 				own := value[at]
 				for _, c := range []byte{0, '0', 'z'} {
 					value[at] = c
-					if got, ok := values.Writer(17, value); ok && c != own {
-						t.Errorf("with %q at byte %d it is taken for %+v", c, at, got)
-					}
+					got, ok := values.Writer(17, value)
+					assert.That(t, !ok || c == own, "with %q at byte %d it is taken for %+v", c, at, got)
 				}
 				value[at] = own
 			}
@@ -211,17 +205,15 @@ func TestVersionsTellTheirWriters(t *testing.T) {
 func TestValuesOfADataSetHaveNoWriter(t *testing.T) {
 	for _, size := range []int{0, 8, VersionSize, 256} {
 		values := NewValues(size, 7)
-		if id, ok := values.Writer(3, values.At(3)); !ok || id != (ID{}) || id.String() != "=" {
-			t.Errorf("%d bytes: %+v, %v", size, id, ok)
-		}
+		id, ok := values.Writer(3, values.At(3))
+		assert.That(t, ok && id == (ID{}) && id.String() == "=", "%d bytes: %+v, %v", size, id, ok)
 	}
 	if id, err := ParseID("="); err != nil || id != (ID{}) {
 		t.Errorf("%+v, %v", id, err)
 	}
 	for _, name := range []string{"", "-", "00000000000000", "0000000000000000", "000000000000000", "00000100000000-"} {
-		if id, err := ParseID(name); err == nil {
-			t.Errorf("%q is %+v", name, id)
-		}
+		id, err := ParseID(name)
+		assert.That(t, err != nil, "%q is %+v", name, id)
 	}
 }
 

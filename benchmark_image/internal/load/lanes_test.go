@@ -75,9 +75,8 @@ func TestAClientThatIsWokenTooLateSendsNothing(t *testing.T) {
 	} {
 		inWorld(t, func(t *testing.T, w *worldtest.World) {
 			_, request, more := woken(w, c.o, c.after)
-			if sent := request != nil && request.Number == 1; sent != more || sent != c.sent {
-				t.Errorf("%s: %+v, more %v", c.name, request, more)
-			}
+			sent := request != nil && request.Number == 1
+			assert.That(t, sent == more && sent == c.sent, "%s: %+v, more %v", c.name, request, more)
 		})
 	}
 	warm := Options{

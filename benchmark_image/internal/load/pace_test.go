@@ -144,10 +144,9 @@ func TestOpenLoopsByDuration(t *testing.T) {
 	assert.That(t, p.Start(o.Total-1) < 4*time.Second && p.Start(o.Total) >= 4*time.Second && o.Total >= 1700 &&
 		o.Total <= 2300, "4 s of a poisson schedule at 500/s have %d requests", o.Total)
 	unknown := OpenLoop{NewPoisson(500, keys.NewDraw(1, keys.StreamArrival).At), math.MaxInt, 4 * time.Second}
-	if start, more := unknown.Pace(o.Total-1,
-		0); !more || start != p.Start(o.Total-1) || unknown.Due(time.Hour) != o.Total {
-		t.Errorf("without a number of requests, the last starts at %v; %d are due", start, unknown.Due(time.Hour))
-	}
+	start, more := unknown.Pace(o.Total-1, 0)
+	assert.That(t, more && start == p.Start(o.Total-1) && unknown.Due(time.Hour) == o.Total,
+		"without a number of requests, the last starts at %v; %d are due", start, unknown.Due(time.Hour))
 	if _, more := unknown.Pace(o.Total, 0); more {
 		t.Error("a request starts after the end of the duration")
 	}
@@ -162,9 +161,8 @@ func TestDueAgreesWithPace(t *testing.T) {
 			due := o.Due(now)
 			assert.Must(t, (due <= 0 || schedule.Start(due-1) <= now) && (due >= 3000 || schedule.Start(due) > now),
 				"%s: %d requests are due at %v", name, due, now)
-			if start, more := o.Pace(due, now); more != (due < 3000) || more && start <= now {
-				t.Fatalf("%s: request %d is due at %v", name, due, now)
-			}
+			start, more := o.Pace(due, now)
+			assert.Must(t, more == (due < 3000) && (!more || start > now), "%s: request %d is due at %v", name, due, now)
 		}
 	}
 	if _, more := (OpenLoop{Constant(1), 100, time.Second}).Pace(0, time.Second); more {

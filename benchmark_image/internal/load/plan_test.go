@@ -184,9 +184,8 @@ func TestWhatTheGeneratorHadToDo(t *testing.T) {
 		if want := 95*ms + 20*5*ms; result.Took != want || result.Idle == nil || *result.Idle != 0 {
 			t.Errorf("idle for %v of %v", result.Idle, result.Took)
 		}
-		if p := result.Pauses; p.Count != 1 || p.Sum != p.Longest || p.Longest <= 90*ms || p.Longest > 100*ms {
-			t.Errorf("%+v", p)
-		}
+		p := result.Pauses
+		assert.That(t, p.Count == 1 && p.Sum == p.Longest && p.Longest > 90*ms && p.Longest <= 100*ms, "%+v", p)
 	})
 	var p Pauses
 	for _, late := range []time.Duration{0, 3 * ms, LateAfter, 30 * ms, 150 * ms, -time.Second} {

@@ -182,9 +182,8 @@ func TestOutcomes(t *testing.T) {
 		{fmt.Errorf("wrapped: %w", &store.Failure{Code: 3}), Failed, 3},
 		{ErrNotFound, Failed, CodeCheck},
 	} {
-		if outcome, code := classify(c.err); outcome != c.outcome || code != c.code {
-			t.Errorf("%+v: outcome %d, code %v", c.err, outcome, code)
-		}
+		outcome, code := classify(c.err)
+		assert.That(t, outcome == c.outcome && code == c.code, "%+v: outcome %d, code %v", c.err, outcome, code)
 	}
 }
 

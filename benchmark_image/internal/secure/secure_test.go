@@ -65,9 +65,8 @@ func TestRecordsMayComeInPieces(t *testing.T) {
 		inner := &held{}
 		s, member := inMemory(t, tls.VersionTLS13, inner)
 		sent := bytes.Repeat([]byte("0123456789"), 10_000)
-		if _, err := member.tls.Write(sent); err != nil {
-			t.Fatal(err)
-		}
+		_, err := member.tls.Write(sent)
+		assert.Must(t, err == nil, "%v", err)
 		assert.OK(t, member.tls.CloseWrite())
 		for sealed := member.out.Bytes(); len(sealed) > 0; {
 			assert.Must(t, !s.Closing(), "it is over before its end")

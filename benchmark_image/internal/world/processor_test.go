@@ -18,9 +18,8 @@ func TestRunDelayIsThatOfAllThreads(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := Processor{waits: waitsOf(tasks)}
-	if _, delay := now.Since(Processor{waits: map[string]threadWait{}}); *delay != (RunDelay{3200, 750}) {
-		t.Errorf("got %v", *delay)
-	}
+	_, delay := now.Since(Processor{waits: map[string]threadWait{}})
+	assert.That(t, *delay == (RunDelay{3200, 750}), "got %v", *delay)
 	before := Processor{waits: map[string]threadWait{"7": {2900, 2}, "8": {0, 0}}}
 	if _, delay := now.Since(before); *delay != (RunDelay{300, 200}) {
 		t.Errorf("since it waited before, got %v", *delay)

@@ -398,17 +398,15 @@ func TestStatus(t *testing.T) {
 		"Zxid: 0x300000007\nMode: follower\n":                         {Member: id, Revision: zxid, Term: 3},
 		"This ZooKeeper instance is not currently serving requests\n": {Member: id},
 	} {
-		if got, err := parseStatus(text, id); err != nil || got != want {
-			t.Errorf("%q: %+v, %v", text, got, err)
-		}
+		got, err := parseStatus(text, id)
+		assert.That(t, err == nil && got == want, "%q: %+v, %v", text, got, err)
 	}
 	for text, want := range map[string]string{
 		"": `answered ""`, "srvr is not executed because it is not in the whitelist.\n": "not in the whitelist",
 		"Zxid: x\nMode: leader\n": `zxid is "x"`, "Mode: king\n": "Mode: king",
 	} {
-		if got, err := parseStatus(text, id); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %+v, %v", text, got, err)
-		}
+		got, err := parseStatus(text, id)
+		assert.That(t, err != nil && strings.Contains(err.Error(), want), "%q: %+v, %v", text, got, err)
 	}
 	ours, theirs := net.Pipe()
 	go func() {

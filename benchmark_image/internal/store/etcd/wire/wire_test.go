@@ -115,9 +115,8 @@ func TestAnswersInPieces(t *testing.T) {
 		for piece := 1; piece <= len(encoded); piece++ {
 			var seen, want visited
 			r := Reader{Visitor: &seen}
-			if err := read(&r, c.call, encoded, piece); err != nil {
-				t.Fatalf("%v in pieces of %d bytes: %v", c.message, piece, err)
-			}
+			err := read(&r, c.call, encoded, piece)
+			assert.Must(t, err == nil, "%v in pieces of %d bytes: %v", c.message, piece, err)
 			if found, ok := c.message.(*etcdserverpb.RangeResponse); ok {
 				for _, kv := range found.Kvs {
 					want.Visit(kv.Key, kv.Value, kv.ModRevision)
@@ -130,9 +129,8 @@ func TestAnswersInPieces(t *testing.T) {
 			var r Reader
 			// What is cut off after a field looks complete to every reader.
 			broken := proto.Unmarshal(encoded[:short], c.message.ProtoReflect().New().Interface())
-			if err := read(&r, c.call, encoded[:short], short); (err != nil) != (broken != nil) {
-				t.Errorf("%v cut off after %d bytes: %v", c.message, short, err)
-			}
+			err := read(&r, c.call, encoded[:short], short)
+			assert.That(t, (err != nil) == (broken != nil), "%v cut off after %d bytes: %v", c.message, short, err)
 		}
 	}
 }
@@ -215,9 +213,8 @@ func TestMembersAreRead(t *testing.T) {
 	want := []Member{{ID: 1 << 63, Name: "a", ClientURLs: []string{"http://c:1", "https://d:2"}}, {ID: 7, Name: "b"}}
 	for piece := 1; piece <= len(encoded); piece++ {
 		var r Reader
-		if err := read(&r, MemberList, encoded, piece); err != nil || !reflect.DeepEqual(r.Members, want) {
-			t.Errorf("in pieces of %d: %+v, %v", piece, r.Members, err)
-		}
+		err := read(&r, MemberList, encoded, piece)
+		assert.That(t, err == nil && reflect.DeepEqual(r.Members, want), "in pieces of %d: %+v, %v", piece, r.Members, err)
 		r.Reset(MemberList)
 		cut := r.Feed(encoded[:piece-1])
 		assert.That(t, cut == nil && len(r.Members) != len(want), "the first %d bytes read as all: %v", piece-1, cut)
