@@ -172,9 +172,7 @@ func TestSwitching(t *testing.T) {
 			got := n.received(fmt.Sprint("h", i))
 			assert.That(t, got == want, "%s: h%d received %q, want %q", name, i, got, want)
 		}
-		if got := n.State().Switches["s1"]; got != c.counted {
-			t.Errorf("%s: got %+v, want %+v", name, got, c.counted)
-		}
+		assert.Equal(t, n.State().Switches["s1"], c.counted, "%s", name)
 	}
 }
 
@@ -303,9 +301,7 @@ func TestAddressTableIsBounded(t *testing.T) {
 	assert.That(t, got == maxAddresses, "learned %d addresses, want %d", got, maxAddresses)
 	n.send("h0", f, 2*ageingNS) // the old ones have aged
 	n.Advance(2 * ageingNS)
-	if got := len(n.switches["s1"].addresses); got != 1 {
-		t.Errorf("after ageing: %d addresses, want 1", got)
-	}
+	assert.Equal(t, len(n.switches["s1"].addresses), 1, "addresses after ageing")
 }
 
 // Whatever is in a frame, it comes out as it went in, and not at its sender.

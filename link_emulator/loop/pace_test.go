@@ -84,7 +84,5 @@ func TestBusyWaitIsBounded(t *testing.T) {
 	}
 	now = end + int64(1e9)
 	// After a while without load there is budget for the next frame.
-	if lead := a.lead(now+int64(5e6), now+int64(6e6), wantNS); lead != wantNS {
-		t.Errorf("lead %d, want %d", lead, wantNS)
-	}
+	assert.Equal(t, a.lead(now+int64(5e6), now+int64(6e6), wantNS), wantNS, "lead")
 }

@@ -143,9 +143,8 @@ func TestAStoppedClientIsSeenAndReplaced(t *testing.T) {
 	if r := <-answered; !strings.Contains(string(r.answer), "benchmark-client ended without a report (signal: killed)") {
 		t.Errorf("%s", r.answer)
 	}
-	if status, _, answer := s.send("POST", "/benchmark/write", fmt.Sprintf(body, 10)); status != 200 {
-		t.Errorf("the next one: %d %s", status, answer)
-	}
+	status, _, answer := s.send("POST", "/benchmark/write", fmt.Sprintf(body, 10))
+	assert.That(t, status == 200, "the next one: %d %s", status, answer)
 }
 
 // TestClientsThatEnd has those that no other process can stand for: one is killed, and one gets its grace to end by

@@ -3,6 +3,7 @@ package assert
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 )
@@ -24,10 +25,10 @@ func Must(t testing.TB, holds bool, format string, found ...any) {
 }
 
 // Equal reports a value that is another one than the wanted one, also in what it points to.
-func Equal[T any](t testing.TB, what string, got, want T) {
+func Equal[T any](t testing.TB, got, want T, format string, of ...any) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s:\n got  %+v\n want %+v", what, got, want)
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, of...), got, want)
 	}
 }
 

@@ -21,12 +21,6 @@ import (
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
-// inWorld runs a test in a simulated world.
-func inWorld(t *testing.T, test func(t *testing.T, w *worldtest.World)) {
-	t.Helper()
-	worldtest.Run(t, 1, test)
-}
-
 // call runs the program in a world; nil: the real one.
 func call(t *testing.T, w *worldtest.World, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
@@ -109,7 +103,7 @@ func TestWhatIsNotSupportedIsRefused(t *testing.T) {
 }
 
 func TestFlagsThatChangeNothingAreAccepted(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)
 		args := "put --total 1 --rate 0 --cert= --user= --compact-interval 0s --compact-index-delta 1000 " +
 			"--check-hashkv=false --endpoints "
@@ -193,7 +187,7 @@ func TestFlagsMakeTheSpecThatABodyMakes(t *testing.T) {
 }
 
 func TestPutWritesTheConfiguredKeys(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 2, nil)
 		endpoints := "--endpoints=" + spec.JoinEndpoints(cluster.Endpoints())
 		status, stdout, stderr := call(t, w, "put", endpoints, "--total=500", "--clients=10", "--conns=4", "--key-size=4",
@@ -216,7 +210,7 @@ func TestPutWritesTheConfiguredKeys(t *testing.T) {
 }
 
 func TestSpans(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)
 		endpoint := "--endpoints=" + cluster.Members[0].Endpoint
 		succeed(t, w, "put", endpoint, "--total=62", "--key-size=1", "--prefix=k")
@@ -235,7 +229,7 @@ func TestSpans(t *testing.T) {
 }
 
 func TestFailuresAreReportedAndChangeTheExitStatus(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)
 		refusing, hangs := w.Refusing(), etcdtest.Simulate(w, 1, nil).Members[0]
 		hangs.Hang()
@@ -259,7 +253,7 @@ func TestFailuresAreReportedAndChangeTheExitStatus(t *testing.T) {
 }
 
 func TestCancelReportsWhatThereIs(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		read, write := io.Pipe()
@@ -299,7 +293,7 @@ type brokenPipe struct{}
 func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
 func TestAReportThatCannotBePrintedIsAFailure(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)
 		var stderr strings.Builder
 		status := mainIn(t.Context(), w, "dev", secure.Files,

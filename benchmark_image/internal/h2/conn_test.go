@@ -157,9 +157,7 @@ func TestOutcomes(t *testing.T) {
 			code, text, _ := strings.Cut(c.want, ": ")
 			assert.That(t, strings.HasPrefix(outcome, code) && strings.Contains(outcome, text),
 				"%s in pieces of %d bytes: %s, want %s", c.name, piece, outcome, c.want)
-			if got := p.written(); got != c.written {
-				t.Errorf("%s in pieces of %d bytes: the connection writes %q, want %q", c.name, piece, got, c.written)
-			}
+			assert.Equal(t, p.written(), c.written, "%s in pieces of %d bytes: it writes", c.name, piece)
 		}
 	}
 }
@@ -268,9 +266,7 @@ func TestBrokenConnections(t *testing.T) {
 		}
 		p.written()
 		p.conn.Leave(fault)
-		if got := p.written(); got != "GOAWAY" {
-			t.Errorf("%s: the connection writes %q", name, got)
-		}
+		assert.Equal(t, p.written(), "GOAWAY", "%s: the connection writes", name)
 		p.conn.Lost(fault.Error())
 		last := got.failures[len(got.failures)-1]
 		assert.That(t, len(got.failures) == 1 && last != nil && last.Unknown, "%s: outcomes %v", name, got.failures)
@@ -395,9 +391,7 @@ func TestAcknowledgementsWaitForTheNextRequest(t *testing.T) {
 		p.fed()
 		got := p.conn.Waits()
 		assert.That(t, got == c.waits, "%s: waits is %v", c.name, got)
-		if got := p.written(); got != c.written {
-			t.Errorf("%s: the connection writes %q, want %q", c.name, got, c.written)
-		}
+		assert.Equal(t, p.written(), c.written, "%s: the connection writes", c.name)
 		assert.That(t, !p.conn.Waits(), "%s: what was written waits", c.name)
 	}
 }

@@ -14,12 +14,8 @@ func TestRoomAndMinSizeAgree(t *testing.T) {
 	for _, c := range []struct{ size, room int }{{1, 62}, {2, 3844}, {4, 14776336}, {8, 218340105584896}} {
 		got := Room(c.size)
 		assert.That(t, got == c.room, "Room(%d) = %d, want %d", c.size, got, c.room)
-		if got := MinSize(c.room); got != c.size {
-			t.Errorf("MinSize(%d) = %d, want %d", c.room, got, c.size)
-		}
-		if got := MinSize(c.room + 1); got != c.size+1 {
-			t.Errorf("MinSize(%d) = %d, want %d", c.room+1, got, c.size+1)
-		}
+		assert.Equal(t, MinSize(c.room), c.size, "MinSize(%d)", c.room)
+		assert.Equal(t, MinSize(c.room+1), c.size+1, "MinSize(%d)", c.room+1)
 	}
 	assert.That(t, Room(1024) > 0 && Room(11) > 0, "Room overflows for large sizes")
 }

@@ -14,7 +14,7 @@ import (
 func TestAMemberThatStallsKeepsItsOwnRequestsOnly(t *testing.T) {
 	const rate, total, stalled, members, from, to = 300, 600, 1, 3, 300 * time.Millisecond, 1300 * time.Millisecond
 	for _, clients := range []int{members, 31} {
-		inWorld(t, func(t *testing.T, w *worldtest.World) {
+		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			o := options(total, clients).in(w)
 			o.Members, o.Pacer = members, NewOpenLoop(Constant(rate), total, 0, total)
 			begin := w.Now()
@@ -73,7 +73,7 @@ func TestAClientThatIsWokenTooLateSendsNothing(t *testing.T) {
 		{"before the end", measured, length - 1, true},
 		{"without a duration", Options{Pacer: NewOpenLoop(starts, 2, 0, 10)}, time.Minute, true},
 	} {
-		inWorld(t, func(t *testing.T, w *worldtest.World) {
+		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			_, request, more := woken(w, c.o, c.after)
 			sent := request != nil && request.Number == 1
 			assert.That(t, sent == more && sent == c.sent, "%s: %+v, more %v", c.name, request, more)
@@ -83,7 +83,7 @@ func TestAClientThatIsWokenTooLateSendsNothing(t *testing.T) {
 		Warmup: &Warmup{Pacer: NewOpenLoop(starts, 0, length, 10), Requests: 2, Length: length},
 		Pacer:  NewOpenLoop(From{starts, 2, length}, 5, 0, 10),
 	}
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		run, request, more := woken(w, warm, length+LateAfter)
 		assert.That(t, request == nil && more, "the rest of a warm-up is sent: %+v, more %v", request, more)
 		w.Sleep(starts.Start(2) - length - LateAfter)

@@ -87,9 +87,7 @@ func TestALongPoissonScheduleIsTheSameInAnyOrder(t *testing.T) {
 	assert.That(t, len(p.kept) < maxKept && p.stride == 4*firstStride, "%d starts are kept, every %d", len(p.kept),
 		p.stride)
 	fresh := NewPoisson(1e6, draw)
-	if due := fresh.Due(at); due != total {
-		t.Errorf("%d requests are due at the start of the last of %d", due, total)
-	}
+	assert.Equal(t, fresh.Due(at), total, "requests that are due at the start of the last")
 	for number, start := range want {
 		got := p.Start(number)
 		assert.That(t, got == start, "request %d starts at %v, want %v", number, got, start)
@@ -215,7 +213,7 @@ func (m manyPerGoroutine) Drive(ctx context.Context, clients int, run *Run) {
 // TestWhoMadeARequestLate has loops that are too slow because of what they do themselves, and because all clients wait.
 func TestWhoMadeARequestLate(t *testing.T) {
 	count := func(transport func(*worldtest.World) Transport) (late, own int) {
-		inWorld(t, func(t *testing.T, w *worldtest.World) {
+		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			o := options(200, 4).in(w)
 			o.Pacer = NewOpenLoop(Constant(2000), 200, 0, 200)
 			NewRun(o).Attack(t.Context(), transport(w))
@@ -251,7 +249,7 @@ func TestWhoMadeARequestLate(t *testing.T) {
 
 // TestAnOpenLoopThatIsEndedEarly: the requests that clients wait for are neither waited for nor sent.
 func TestAnOpenLoopThatIsEndedEarly(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		ctx, cancel := w.WithTimeout(t.Context(), 30*time.Millisecond)
 		defer cancel()
 		o := options(10, 30).in(w)
@@ -263,7 +261,7 @@ func TestAnOpenLoopThatIsEndedEarly(t *testing.T) {
 
 // TestClientsThatWaitOneAfterTheOther has a queue that is never empty, of which the beginning is dropped at times.
 func TestClientsThatWaitOneAfterTheOther(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		o := options(2500, 30).in(w)
 		o.Pacer = NewOpenLoop(Constant(5000), 2500, 0, 2500)
 		NewRun(o).Attack(t.Context(), manyPerGoroutine{w: w})

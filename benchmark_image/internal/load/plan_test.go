@@ -32,7 +32,7 @@ func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 		var once sync.Once
 		var run *Run
 		var result Result
-		inWorld(t, func(t *testing.T, w *worldtest.World) {
+		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			run = NewRun(o.in(w))
 			measuring := make(chan struct{})
 			result = run.Attack(t.Context(), fake(func(ctx context.Context, _ int, r *Request) (int64, error) {
@@ -75,7 +75,7 @@ func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 // TestTheRestOfAWarmupIsInNoTime: a request of the warm-up that is answered last of all does not make the measurement
 // longer.
 func TestTheRestOfAWarmupIsInNoTime(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		o := options(20, 2).in(w)
 		o.Warmup = &Warmup{Pacer: ClosedLoop{Total: 5}}
 		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
@@ -97,7 +97,7 @@ func TestAWarmupOfADuration(t *testing.T) {
 	const length = 60 * ms
 	for name, schedule := range schedules(1000) {
 		loop := NewOpenLoop(schedule, 0, length, 1000)
-		inWorld(t, func(t *testing.T, w *worldtest.World) {
+		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			o := options(50, 6).in(w)
 			o.Members = 3
 			o.Warmup = &Warmup{Pacer: loop, Requests: loop.Total, Length: length}
@@ -123,7 +123,7 @@ func TestAWarmupOfADuration(t *testing.T) {
 			}
 		})
 	}
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		o := options(1_000_000, 3).in(w)
 		o.Warmup = &Warmup{Pacer: ClosedLoop{Total: 1_000_000, Duration: length}}
 		o.Pacer = ClosedLoop{Total: 1_000_000, Duration: length}
@@ -153,7 +153,7 @@ func TestARunThatIsEndedDuringItsWarmup(t *testing.T) {
 		},
 	} {
 		o.Sink, o.Clients, o.Targeter = new(kept), 1, options(10, 1).Targeter
-		inWorld(t, func(t *testing.T, w *worldtest.World) {
+		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			run := NewRun(o.in(w))
 			result := run.Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) {
 				w.Await(time.Second)
@@ -170,7 +170,7 @@ func TestARunThatIsEndedDuringItsWarmup(t *testing.T) {
 // TestWhatTheGeneratorHadToDo: pauses and idle times are those of the measurement alone.
 func TestWhatTheGeneratorHadToDo(t *testing.T) {
 	const ms = time.Millisecond
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		o := options(20, 2).in(w)
 		o.Warmup = &Warmup{Pacer: ClosedLoop{Total: 200}}
 		result := NewRun(o).Attack(t.Context(), manyPerGoroutine{w, func(r *Request) {

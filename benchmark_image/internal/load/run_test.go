@@ -14,12 +14,6 @@ import (
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
-// inWorld runs a test in a simulated world.
-func inWorld(t *testing.T, test func(t *testing.T, w *worldtest.World)) {
-	t.Helper()
-	worldtest.Run(t, 1, test)
-}
-
 // in gives the options a world.
 func (o Options) in(w *worldtest.World) Options {
 	o.World = w
@@ -136,7 +130,7 @@ func TestStalls(t *testing.T) {
 			func(r *Request) bool { return r.Kind == Put }, 0, "", 100 * ms},
 		"a stop": {nil, 10 * ms, func(*Request) bool { return false }, 200 * ms, "", 1195 * ms},
 	} {
-		inWorld(t, func(t *testing.T, w *worldtest.World) {
+		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			o := options(200, 2).in(w)
 			if o.Stall = 50 * ms; c.change != nil {
 				c.change(&o)

@@ -93,13 +93,10 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{put, `{"endpoints":null}`, "endpoints", "a string"},
 		{put, `{"endpoints":"a:1","clients":5.5}`, "clients", "an integer"},
 		{put, `{"endpoints":"a:1","clients":1e30}`, "clients", "an integer"},
-		{put, `{"endpoints":"a:1","clients":0}`, "clients", "1..10000"},
 		{put, `{"endpoints":"a:1","total":1000.0}`, "total", "1000.0"},
 		{put, `{"endpoints":"a:1","stallTimeout":1e-10}`, "stallTimeout", "1e-10"},
 		{put, `{"endpoints":"a:1","keySize":1,"total":63}`, "keySize", "at least 2 bytes"},
-		{put, `{"endpoints":"a:1","keySpace":0}`, "keySpace", "1.."},
 		{put, `{"endpoints":"a:1","targetLeader":1}`, "targetLeader", "true or false"},
-		{put, `{"endpoints":"a:1","requestTimeout":1e300}`, "requestTimeout", "0.001..3600"},
 		{put, `{"endpoints":"a:1","requestTimeout":"60s"}`, "requestTimeout", "a number of seconds"},
 		{put, `{"endpoints":"a:1","key":"foo"}`, "key", "POST /benchmark/read"},
 		{put, seedRead, "key", "POST /benchmark/read"},
@@ -144,7 +141,6 @@ func TestBodiesThatAreRefused(t *testing.T) {
 			`"history":true}`, "history", "single"},
 		{read, `{"endpoints":"a:1","key":"k","keyPrefix":"p"}`, "keyPrefix", "key size"},
 		{put, `{"endpoints":"a:1","keyPrefix":"a\u0000"}`, "keyPrefix", "none of them zero"},
-		{read, `{"endpoints":"a:1","key":"k","limit":-1}`, "limit", "0 (no limit)"},
 		{read, `{"endpoints":"a:1","keySize":1,"keySpace":63}`, "keySize", "at least 2 bytes"},
 	} {
 		s, refusal := ParseBody(c.operation, []byte(c.body))

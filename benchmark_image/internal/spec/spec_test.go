@@ -185,9 +185,7 @@ func TestFilesOfCallersStayInTheFolder(t *testing.T) {
 			name, s.PasswordFile, problem)
 	}
 	s := Default(Put)
-	if problem := s.Locate(""); problem != nil {
-		t.Errorf("without files: %v", problem)
-	}
+	assert.Equal(t, s.Locate(""), nil, "without files")
 	s.KeyFile = "key.pem"
 	if problem := s.Locate(""); problem == nil || problem.Field != "keyFile" || !strings.Contains(problem.Allowed,
 		"--credentials") {

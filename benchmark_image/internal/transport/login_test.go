@@ -29,7 +29,7 @@ func openAs(t *testing.T, w *worldtest.World, name, password string, o Options) 
 
 // TestUsersWhoAreRefused send nothing of the load.
 func TestUsersWhoAreRefused(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster, _ := guarded(w, 3)
 		denied, users := guarded(w, 1)
 		users.Deny()
@@ -65,7 +65,7 @@ func TestUsersWhoAreRefused(t *testing.T) {
 
 // TestADeadMemberDoesNotKeepAUserOut has a first member that refuses connections, and a second that answers no login.
 func TestADeadMemberDoesNotKeepAUserOut(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster, users := guarded(w, 1)
 		endpoints := append([]string{w.Refusing(), w.Listen(nil).Endpoint}, cluster.Endpoints()...)
 		_, err := openAs(t, w, "root", "secret", Options{Endpoints: endpoints, Conns: 1, DialTimeout: time.Second})
@@ -79,7 +79,7 @@ func TestUsersWhoAreRefusedDuringALoad(t *testing.T) {
 		": PermissionDenied: etcdserver: permission denied": (*etcdtest.Users).Deny,
 		"invalid user ID or password":                       func(u *etcdtest.Users) { u.ChangePassword("another") },
 	} {
-		inWorld(t, func(t *testing.T, w *worldtest.World) {
+		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			cluster, users := guarded(w, 1)
 			transport, err := openAs(t, w, "root", "secret", Options{Endpoints: cluster.Endpoints(), Conns: 2})
 			assert.OK(t, err)
@@ -102,7 +102,7 @@ func TestUsersWhoAreRefusedDuringALoad(t *testing.T) {
 // and the requests that were under way share one login.
 func TestATokenThatExpiresIsRenewed(t *testing.T) {
 	for _, streams := range []uint32{1, 100} {
-		inWorld(t, func(t *testing.T, w *worldtest.World) {
+		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			cluster, users := guarded(w, 2)
 			for _, m := range cluster.Members {
 				m.Listener.Latency = 2 * time.Millisecond

@@ -257,7 +257,7 @@ func TestMembersThatMisbehave(t *testing.T) {
 	for protocol, cases := range misbehaviours(nil) {
 		for name := range cases {
 			t.Run(protocol+" "+name, func(t *testing.T) {
-				inWorld(t, func(t *testing.T, w *worldtest.World) {
+				worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 					spoken := protocols[protocol]
 					if spoken == nil {
 						spoken = zookeeper.New("")

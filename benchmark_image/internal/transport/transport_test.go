@@ -55,12 +55,6 @@ func openWith(t testing.TB, w *worldtest.World, protocol store.Protocol, o Optio
 	return transport, err
 }
 
-// inWorld runs a test in a simulated world.
-func inWorld(t *testing.T, test func(t *testing.T, w *worldtest.World)) {
-	t.Helper()
-	worldtest.Run(t, 1, test)
-}
-
 // kept is a load.Sink that keeps every record, by the number of its request.
 type kept []load.Record
 
@@ -87,7 +81,7 @@ func puts(w *worldtest.World, total, clients int) load.Options {
 }
 
 func TestConnectionsGoRoundTheMembers(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		for _, c := range []struct {
 			members, conns, clients int
 			connections             []int // of each member
@@ -118,7 +112,7 @@ func TestConnectionsGoRoundTheMembers(t *testing.T) {
 }
 
 func TestTargetLeaderUsesOnlyTheLeader(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 3, nil)
 		cluster.Elect(3)
 		endpoints := cluster.Endpoints()
@@ -144,7 +138,7 @@ func TestTargetLeaderUsesOnlyTheLeader(t *testing.T) {
 
 // TestMembersThatCannotBeUsed has the reason in the error, and each endpoint once.
 func TestMembersThatCannotBeUsed(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		leaderless, unknown := etcdtest.Simulate(w, 2, nil), etcdtest.Simulate(w, 2, nil)
 		leaderless.Elect(0)
 		unknown.Elect(99)
@@ -187,7 +181,7 @@ func TestMembersThatCannotBeUsed(t *testing.T) {
 // TestASilentMemberIsTheOnlyOneToBlame puts it first: waiting for it takes all the time there is, and each of the
 // others is ready by then.
 func TestASilentMemberIsTheOnlyOneToBlame(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster, silent := etcdtest.Simulate(w, 10, nil), w.Listen(nil).Endpoint
 		transport := openFor(t, w, Options{Endpoints: append([]string{silent}, cluster.Endpoints()...), Conns: 11,
 			DialTimeout: 500 * time.Millisecond})
@@ -198,7 +192,7 @@ func TestASilentMemberIsTheOnlyOneToBlame(t *testing.T) {
 
 // TestADeadMemberFailsItsOwnRequestsOnly: they fail at once, and no client pauses.
 func TestADeadMemberFailsItsOwnRequestsOnly(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		const total = 3000
 		cluster := etcdtest.Simulate(w, 2, nil)
 		dead := w.Refusing()
@@ -217,27 +211,10 @@ func TestADeadMemberFailsItsOwnRequestsOnly(t *testing.T) {
 	})
 }
 
-func TestEveryMemberDiesDuringTheRun(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
-		cluster := etcdtest.Simulate(w, 2, nil)
-		for _, m := range cluster.Members {
-			m.Listener.Latency = time.Millisecond
-		}
-		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints(), Conns: 4, LostTimeout: 300 * time.Millisecond})
-		w.After(time.Second, cluster.Members[0].Stop)
-		w.After(time.Second, cluster.Members[1].Stop)
-		result := load.NewRun(puts(w, 1_000_000, 4)).Attack(t.Context(), transport)
-		assert.That(t, result.Reason == "no member could be reached for 300ms" && result.Took == 1301*time.Millisecond,
-			"reason %q after %v", result.Reason, result.Took)
-		// A client pauses for 100 ms after each failure: no busy loop.
-		assert.That(t, result.Failed >= 4 && result.Failed <= 4*6, "%d requests failed on the way", result.Failed)
-	})
-}
-
 // TestAnswersThatHaveArrivedMissNoDeadline stops the process until the deadlines have passed of requests whose answers
 // are there, on more connections than the loop takes events of at a time.
 func TestAnswersThatHaveArrivedMissNoDeadline(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		const requests, timeout = 400, 500 * time.Millisecond
 		cluster := etcdtest.Simulate(w, 1, nil)
 		member := cluster.Members[0]
@@ -265,7 +242,7 @@ func begin(t *testing.T, o load.Options, transport *Transport) (run *load.Run, e
 
 // TestTheLeaderMovesAway: the only endpoint knows where the leader is.
 func TestTheLeaderMovesAway(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 3, nil)
 		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true,
 			DialTimeout: 300 * time.Millisecond})
@@ -311,7 +288,7 @@ func (b busyTargeter) Target(r *load.Request) {
 
 // TestALoopThatHasTooMuchToDoReportsIt: the member answers as fast as requests come, which is at a quarter of the rate.
 func TestALoopThatHasTooMuchToDoReportsIt(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)
 		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints(), Conns: 4})
 		o := puts(w, 300, 100)
@@ -350,7 +327,7 @@ func TestAMemberThatDoesNotAcceptAtOnce(t *testing.T) {
 		"it is closed":     {func(l *worldtest.Listener) { l.Refuse(true) }, "connect: connection refused", time.Second},
 		"it never does":    {func(*worldtest.Listener) {}, "i/o timeout", handshake},
 	} {
-		inWorld(t, func(t *testing.T, w *worldtest.World) {
+		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			cluster := etcdtest.Simulate(w, 1, nil)
 			listener := cluster.Members[0].Listener
 			listener.Latency = 0
@@ -373,7 +350,7 @@ func TestAMemberThatDoesNotAcceptAtOnce(t *testing.T) {
 // TestConnectionsOverLongRoundTrips: an attempt ended after 3 s and a question for the leader after 5 s, whatever the
 // dial timeout, so none ever succeeded.
 func TestConnectionsOverLongRoundTrips(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 3, nil)
 		for _, m := range cluster.Members {
 			m.Listener.Latency = 4 * time.Second
@@ -387,7 +364,7 @@ func TestConnectionsOverLongRoundTrips(t *testing.T) {
 
 // TestConnectionsShareTheirTimers counts what would wake the loop up once many connections are open.
 func TestConnectionsShareTheirTimers(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)
 		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints(), Conns: 300})
 		timers, expected := 0, 0
@@ -403,7 +380,7 @@ func TestConnectionsShareTheirTimers(t *testing.T) {
 // TestEveryConnectionIsPermitted compares the connections that members accept with those that were judged: those of the
 // load, of the search for the leader, and of following it.
 func TestEveryConnectionIsPermitted(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 3, nil)
 		_, port, err := net.SplitHostPort(cluster.Members[0].Endpoint)
 		assert.OK(t, err)
@@ -437,7 +414,7 @@ func TestEveryConnectionIsPermitted(t *testing.T) {
 
 // TestALeaderThatMustNotBeContacted: what members answer about the leader does not lead a load elsewhere.
 func TestALeaderThatMustNotBeContacted(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 2, nil)
 		allowed, other := cluster.Members[0].Endpoint, cluster.Members[1]
 		o := Options{
@@ -476,7 +453,7 @@ func TestRequestsThatWaitedForTheirTurnAreNotSent(t *testing.T) {
 		"no window is open":     {http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}, 0},
 		"all of it is taken":    {http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1 << 20}, 5},
 	} {
-		inWorld(t, func(t *testing.T, w *worldtest.World) {
+		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			endpoint := w.Serve(etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { return true }, c.setting))
 			transport := openFor(t, w, Options{Endpoints: []string{endpoint}, Conns: 1, DialTimeout: time.Second})
 			ctx, cancel := w.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -495,7 +472,7 @@ func TestRequestsThatWaitedForTheirTurnAreNotSent(t *testing.T) {
 // TestAConnectionThatFellSilentIsGivenUp has a link that drops everything after 100 ms: requests end by their
 // deadlines, and there is another connection once the member's kernel has acknowledged nothing for a second.
 func TestAConnectionThatFellSilentIsGivenUp(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		const ms = time.Millisecond
 		cluster := etcdtest.Simulate(w, 1, nil)
 		listener := cluster.Members[0].Listener
@@ -517,7 +494,7 @@ func TestAConnectionThatFellSilentIsGivenUp(t *testing.T) {
 // TestZooKeeper sends all kinds of requests to members that serve the same store, in two runs: of keys that are there,
 // the first writes take two round trips.
 func TestZooKeeper(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		const total = 300
 		cluster := zookeepertest.Simulate(w, 3)
 		cluster.Elect(2)
@@ -555,7 +532,7 @@ func TestZooKeeper(t *testing.T) {
 
 // TestSessionsLive: one that is idle for several times its timeout is kept by pings.
 func TestSessionsLive(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := zookeepertest.Simulate(w, 1)
 		cluster.Timeout = 300
 		member := cluster.Members[0]
@@ -571,7 +548,7 @@ func TestSessionsLive(t *testing.T) {
 // TestTheSearchForTheLeader is left out where configured, since a proxy may take it for something else, and contacts
 // no address to which a load may not connect.
 func TestTheSearchForTheLeader(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := zookeepertest.Simulate(w, 2)
 		words := func(member int) int64 { return cluster.Members[member].Words.Swap(0) }
 		for _, leaderless := range []bool{true, false} {
@@ -600,7 +577,7 @@ func TestTheSearchForTheLeader(t *testing.T) {
 func TestAnAcknowledgementLeavesWithTheNextRequest(t *testing.T) {
 	const total, answersAfter = 10, 30 * time.Millisecond
 	for _, secured := range []bool{false, true} {
-		inWorld(t, func(t *testing.T, w *worldtest.World) {
+		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			protocol, authority := etcd.Protocol{}, etcdtest.NewAuthority(t)
 			if secured {
 				protocol.Secured = trusting(authority, authority)

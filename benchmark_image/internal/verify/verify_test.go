@@ -705,12 +705,6 @@ func TestEachKeyIsReadOnceAtTheEnd(t *testing.T) {
 		a.operations[2].Invoked > a.operations[1].Completed, "%+v", a.operations)
 }
 
-// TestWritesThatNobodyReadAreJudgedByTheFinalState, which is more than nothing.
-func TestWritesThatNobodyReadAreJudgedByTheFinalState(t *testing.T) {
-	result := judged(t, held(id(2), 0), at(0, 0, 1).put(id(1), 0), at(0, 2, 3).put(id(2), 0))
-	assert.That(t, result.Verdict == Holds && result.Judged == 2, "%+v", result)
-}
-
 // TestAnEmptyValueIsNoMissingKey: it is reported, and a key without a write may have held it before.
 func TestAnEmptyValueIsNoMissingKey(t *testing.T) {
 	result := judged(t, hollow(0), at(0, 0, 1).put(id(1), 0))

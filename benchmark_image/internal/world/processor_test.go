@@ -40,9 +40,8 @@ func TestProcessorCountsTheWorkOfThisProcess(t *testing.T) {
 	for processorNow().used == before.used {
 		work++
 	}
-	if used, _ := processorNow().Since(before); used <= 0 {
-		t.Errorf("%d turns took %v of CPU time", work, used)
-	}
+	used, _ := processorNow().Since(before)
+	assert.That(t, used > 0, "%d turns took %v of CPU time", work, used)
 }
 
 func TestADelayThatIsNotKnownIsNone(t *testing.T) {
@@ -52,8 +51,7 @@ func TestADelayThatIsNotKnownIsNone(t *testing.T) {
 		if known.waits == nil {
 			before.waits = some
 		}
-		if used, delay := known.Since(before); used != 3 || delay != nil {
-			t.Errorf("got %v, %v", used, delay)
-		}
+		used, delay := known.Since(before)
+		assert.That(t, used == 3 && delay == nil, "got %v, %v", used, delay)
 	}
 }
