@@ -105,9 +105,8 @@ func TestEarlyFramesAreCounted(t *testing.T) {
 	assert.That(t, got.Count == 5 && got.MaxNS == 5 && got.EarlyMaxNS == 90_000 && got.TooEarly == 2,
 		"count %d, max %d, early max %d, too early %d", got.Count, got.MaxNS, got.EarlyMaxNS, got.TooEarly)
 	n.Reset(0)
-	if got := n.State().Links["l1"].BToA.Lateness; got.EarlyMaxNS != 0 || got.TooEarly != 0 {
-		t.Errorf("after a reset: %+v", got)
-	}
+	found := n.State().Links["l1"].BToA.Lateness
+	assert.That(t, found.EarlyMaxNS == 0 && found.TooEarly == 0, "after a reset: %+v", found)
 }
 
 // The losses of directions with one seed are independent, and the same names and seed give the same losses.

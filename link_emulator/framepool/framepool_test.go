@@ -33,9 +33,8 @@ func TestFramesOfEveryLengthComeBackAsStored(t *testing.T) {
 	}
 	frames := pool.Usage().Frames
 	assert.That(t, frames == 0, "%d frames are still held", frames)
-	if _, ok := pool.Store(make([]byte, MaxFrame+1), 0); ok {
-		t.Error("a frame beyond MaxFrame was stored")
-	}
+	_, tooLong := pool.Store(make([]byte, MaxFrame+1), 0)
+	assert.That(t, !tooLong, "a frame beyond MaxFrame was stored")
 }
 
 func TestRoomIsStoredWithoutCopying(t *testing.T) {
@@ -93,9 +92,8 @@ func TestNoSizeStarvesAnother(t *testing.T) {
 				stored++
 			}
 		}
-		if got := fill(flood) * int64(flood); got < limit/8 {
-			t.Errorf("frames of %d bytes alone: stored %d bytes of %d", flood, got, limit)
-		}
+		found := fill(flood) * int64(flood)
+		assert.That(t, found >= limit/8, "frames of %d bytes alone: stored %d bytes of %d", flood, found, limit)
 		for i, length := range lengths {
 			want := (limit/shares - int64(sizes[i].bytes)<<sizes[i].chunkShift) / int64(sizes[i].bytes)
 			if got := fill(length); length != flood && got < want {

@@ -74,9 +74,8 @@ func TestLoss(t *testing.T) {
 }
 
 func TestNoFrameIsLostBeforeTheBadStateIsReached(t *testing.T) {
-	if _, lost := fates(Params{Loss: Loss{Model: GilbertElliott, BadToGood: 1, BadLoss: 1}}, 1000); share(lost) != 0 {
-		t.Error("a frame was lost in a state that cannot be reached")
-	}
+	_, none := fates(Params{Loss: Loss{Model: GilbertElliott, BadToGood: 1, BadLoss: 1}}, 1000)
+	assert.That(t, share(none) == 0, "a frame was lost in a state that cannot be reached")
 	_, lost := fates(Params{Loss: Loss{Model: GilbertElliott, GoodToBad: 1, BadLoss: 1}}, 1000)
 	assert.That(t, !lost[0] && share(lost) == 0.999,
 		"a state that is never left was left, or the first frame did not find the good state")

@@ -38,12 +38,10 @@ func TestMarksAreReadBackFromFramesForThisHostOnly(t *testing.T) {
 	frame := newFrame(here, there, minFrame)
 	m := Mark{0x0123456789abcdef, warmupStream, 3}
 	m.Encode(frame[headerBytes:])
-	if got, ok := decode(frame, here); !ok || got != m {
-		t.Errorf("got %+v (%v), want %+v", got, ok, m)
-	}
-	if _, ok := decode(frame, there); ok {
-		t.Error("a frame that was flooded here was taken")
-	}
+	found, known := decode(frame, here)
+	assert.That(t, known && found == m, "got %+v (%v), want %+v", found, known, m)
+	_, taken := decode(frame, there)
+	assert.That(t, !taken, "a frame that was flooded here was taken")
 	for length := range headerBytes + MarkBytes {
 		_, ok := decode(frame[:length], here)
 		assert.That(t, !ok, "a frame that was cut to %d bytes was taken", length)

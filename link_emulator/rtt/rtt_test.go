@@ -51,13 +51,11 @@ func TestEchoRoundTrip(t *testing.T) {
 	reply[24] = typeEchoReply
 	binary.BigEndian.PutUint16(reply[26:], 0)
 	binary.BigEndian.PutUint16(reply[26:], checksum(reply[24:]))
-	if got, ok := decodeReply(reply); !ok || got != m {
-		t.Errorf("got %+v (%v), want %+v", got, ok, m)
-	}
+	found, known := decodeReply(reply)
+	assert.That(t, known && found == m, "got %+v (%v), want %+v", found, known, m)
 	reply[40]++
-	if _, ok := decodeReply(reply); ok {
-		t.Error("a damaged reply was accepted")
-	}
+	_, taken := decodeReply(reply)
+	assert.That(t, !taken, "a damaged reply was accepted")
 	for length := range len(reply) {
 		decodeReply(reply[:length]) // must not crash
 	}

@@ -427,9 +427,8 @@ func FuzzServe(f *testing.F) {
 		var pages, resident int64
 		statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.process.Process.Pid))
 		assert.OK(t, err)
-		if _, err := fmt.Sscan(string(statm), &pages, &resident); err != nil {
-			t.Fatal(err)
-		}
+		_, problem := fmt.Sscan(string(statm), &pages, &resident)
+		assert.OK(t, problem)
 		held := resident * int64(os.Getpagesize())
 		assert.That(t, held <= maxBytes, "%q: %d bytes are held", input, held)
 	})

@@ -58,9 +58,8 @@ func TestProberEndsWithItsCaller(t *testing.T) {
 	assert.OK(t, err)
 	command := exec.Command(binary, "rtt", "--life-fd", "3")
 	command.ExtraFiles = []*os.File{theirs}
-	if _, err := command.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
+	_, problem := command.StdinPipe()
+	assert.OK(t, problem)
 	assert.OK(t, command.Start())
 	theirs.Close()
 	ended := make(chan error, 1)
@@ -146,9 +145,8 @@ func TestHostDeath(t *testing.T) {
 	e.addPort(again)
 	e.addLink(again, 0)
 	again.bringUp()
-	if result := measure(t, []*host{hosts[0], again}, fields{"probes": 3}); result.Pairs[0].MedianNS == nil {
-		t.Error("the new host cannot be reached")
-	}
+	outcome := measure(t, []*host{hosts[0], again}, fields{"probes": 3})
+	assert.That(t, outcome.Pairs[0].MedianNS != nil, "the new host cannot be reached")
 }
 
 func TestDriverDeathLeavesNothing(t *testing.T) {
@@ -176,9 +174,8 @@ func TestDriverDeathWithSomethingUnread(t *testing.T) {
 	process.ExtraFiles = []*os.File{far}
 	assert.OK(t, process.Start())
 	far.Close()
-	if _, err := unix.Write(fds[0], []byte("{\"id\":1,\"op\":\"hello\"}\n")); err != nil {
-		t.Fatal(err)
-	}
+	_, problem := unix.Write(fds[0], []byte("{\"id\":1,\"op\":\"hello\"}\n"))
+	assert.OK(t, problem)
 	assert.That(t, hang.Readable(fds[0]), "no reply came")
 	unix.Close(fds[0])
 	assert.Equal(t, process.Wait(), nil, "how the emulator ended")

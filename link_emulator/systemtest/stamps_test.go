@@ -252,10 +252,9 @@ func TestStampsAreGrantedOrTheReasonIsSaid(t *testing.T) {
 	if hello := startEmulator(t).ask("hello", nil); hello["stamps"] != "kernel" || hello["stamps_reason"] != "" {
 		t.Errorf("as root: %v, %q", hello["stamps"], hello["stamps_reason"])
 	}
-	if hello := startEmulator(t, "--stamps", "read").ask("hello", nil); hello["stamps"] != "read" ||
-		hello["stamps_reason"] != "--stamps read" {
-		t.Errorf("forced: %v, %q", hello["stamps"], hello["stamps_reason"])
-	}
+	forced := startEmulator(t, "--stamps", "read").ask("hello", nil)
+	assert.That(t, forced["stamps"] == "read" && forced["stamps_reason"] == "--stamps read", "forced: %v, %q",
+		forced["stamps"], forced["stamps_reason"])
 	if text, err := os.ReadFile("/proc/sys/kernel/unprivileged_bpf_disabled"); err != nil ||
 		strings.TrimSpace(string(text)) == "0" {
 		t.Skip("this kernel lets everybody load programs")

@@ -46,9 +46,8 @@ func violated(t *testing.T) string {
 		o.Invoked, o.Completed, o.Member = int64(10*i), int64(10*i+5), 1
 		w.Add(history.Entry{Operation: o, Start: start})
 	}
-	if _, err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	_, problem := w.Close()
+	assert.OK(t, problem)
 	return path
 }
 

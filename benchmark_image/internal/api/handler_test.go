@@ -86,10 +86,9 @@ func TestABenchmarkUnderWay(t *testing.T) {
 		simulated.Sleep(3*time.Second + requestTime/2)
 		_, _, answer := s.send("GET", "/progress", "")
 		job := jobOf(t, answer)
-		if want := fmt.Sprintf(`{"running":true,"job":%q,"operation":"put","done":300,"total":1000,"errors":0,`+
-			`"warmup_done":0,"began_ns":null,"elapsed_s":3.005,"client_silent_s":0.005}`, job); string(answer) != want+"\n" {
-			t.Errorf("%s, want %s", answer, want)
-		}
+		wanted := fmt.Sprintf(`{"running":true,"job":%q,"operation":"put","done":300,"total":1000,"errors":0,`+
+			`"warmup_done":0,"began_ns":null,"elapsed_s":3.005,"client_silent_s":0.005}`, job)
+		assert.That(t, string(answer) == wanted+"\n", "%s, want %s", answer, wanted)
 		for path, want := range map[string]string{
 			"/benchmark/write": thousand, "/benchmark/history": "", spec.ResultPath + job: "",
 		} {
@@ -98,16 +97,14 @@ func TestABenchmarkUnderWay(t *testing.T) {
 			assert.That(t, status == 409, "%s %s meanwhile: %d %s", method, path, status, answer)
 		}
 		simulated.Sleep(2 * time.Second)
-		if _, _, answer := s.send("POST", "/benchmark/cancel", ""); string(answer) != "{\"cancelled\":true}\n" {
-			t.Errorf("cancel: %s", answer)
-		}
+		_, _, reply := s.send("POST", "/benchmark/cancel", "")
+		assert.That(t, string(reply) == "{\"cancelled\":true}\n", "cancel: %s", reply)
 		r := <-answered
 		f := failed(t, r.answer)
 		assert.That(t, r.status == 500 && f.Message == "cancelled" && f.Result != nil && f.Result.OK == 500 &&
 			*f.Job == job && *f.Result.Job == job, "%d %s", r.status, r.answer)
-		if _, _, answer := s.send("POST", "/benchmark/cancel", ""); string(answer) != "{\"cancelled\":false}\n" {
-			t.Errorf("cancel of nothing: %s", answer)
-		}
+		_, _, said := s.send("POST", "/benchmark/cancel", "")
+		assert.That(t, string(said) == "{\"cancelled\":false}\n", "cancel of nothing: %s", said)
 		const idle = `{"running":false,"job":null,"operation":null,"done":0,"total":0,"errors":0,"warmup_done":0,` +
 			`"began_ns":null,"elapsed_s":0,"client_silent_s":0}`
 		if _, _, answer := s.send("GET", "/progress", ""); string(answer) != idle+"\n" {
@@ -195,10 +192,8 @@ func TestClientsThatMisbehave(t *testing.T) {
 	}
 	s := simulate(t, nil)
 	s.Runner.Start = absent
-	if _, _, answer := s.send("POST", "/benchmark/read", seedRead); !strings.Contains(string(answer),
-		"start the benchmark: no such file") {
-		t.Errorf("%s", answer)
-	}
+	_, _, reply := s.send("POST", "/benchmark/read", seedRead)
+	assert.That(t, strings.Contains(string(reply), "start the benchmark: no such file"), "%s", reply)
 }
 
 // TestABenchmarkIsBounded by the default, or by what is configured; the client is ended where it does not keep to it.
@@ -319,9 +314,8 @@ func exchange(t *testing.T, s *server, request []byte) (answers []*http.Response
 		close(listener)
 		err := ours.Close()
 		assert.That(t, err == nil, "%v", err)
-		if err := serving.Close(); err != nil {
-			t.Error(err)
-		}
+		problem := serving.Close()
+		assert.That(t, problem == nil, "%v", problem)
 		synctest.Wait()
 	}()
 	assert.OK(t, ours.SetDeadline(simulated.Now().Add(time.Minute)))

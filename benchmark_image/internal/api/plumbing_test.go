@@ -224,12 +224,10 @@ func TestReapingLeavesOwnChildrenAlone(t *testing.T) {
 		reaped += n
 		return reaped > 0
 	})
-	if err := wait(); err != nil || len(children.own) > 0 {
-		t.Errorf("the own child: %v, still known: %v", err, children.own)
-	}
-	if err := orphan.Wait(); err == nil {
-		t.Error("the orphan was not reaped")
-	}
+	problem := wait()
+	assert.That(t, problem == nil && len(children.own) == 0, "the own child: %v, still known: %v", problem, children.own)
+	fault := orphan.Wait()
+	assert.That(t, fault != nil, "the orphan was not reaped")
 }
 
 // TestFilesAreOfTheServersFolder carries a load with the files of the server's own folder and its own password.
@@ -330,9 +328,8 @@ func TestExamplesInTheDocs(t *testing.T) {
 		if object := want.(map[string]any); object["schema"] != nil {
 			reporttest.Check(t, []byte(e[3]))
 		}
-		if got, want := withoutFigures(got, false), withoutFigures(want, false); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s\nanswers   %v\nin the docs %v", e[1], got, want)
-		}
+		found, wanted := withoutFigures(got, false), withoutFigures(want, false)
+		assert.That(t, reflect.DeepEqual(found, wanted), "%s\nanswers   %v\nin the docs %v", e[1], found, wanted)
 	}
 	if *update {
 		assert.OK(t, os.WriteFile(examplesFile, []byte(text), 0o644))

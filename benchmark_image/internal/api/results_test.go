@@ -61,9 +61,8 @@ func TestTheLastHistoryIsKept(t *testing.T) {
 	}
 	s.Runner.Forget()
 	left, err := filepath.Glob(filepath.Join(s.Runner.Results.dir, "*history*"))
-	if status, _, _ := s.send("GET", "/benchmark/history", ""); status != 404 || err != nil || len(left) > 0 {
-		t.Errorf("afterwards: %d, %v is left, %v", status, left, err)
-	}
+	code, _, _ := s.send("GET", "/benchmark/history", "")
+	assert.That(t, code == 404 && err == nil && len(left) == 0, "afterwards: %d, %v is left, %v", code, left, err)
 }
 
 func TestKeptResultsAreBounded(t *testing.T) {
@@ -94,9 +93,8 @@ func TestKeptResultsAreBounded(t *testing.T) {
 	want := "---" + strings.Repeat("+", keptResults)
 	assert.That(t, kept() == want, "of %d results %s are kept, want %s", keptResults+3, kept(), want)
 	put(keptResults+3, keptBytes-20)
-	if want := strings.Repeat("-", keptResults+1) + "+++"; kept() != want {
-		t.Errorf("beside a large one %s are kept, want %s", kept(), want)
-	}
+	wanted := strings.Repeat("-", keptResults+1) + "+++"
+	assert.That(t, kept() == wanted, "beside a large one %s are kept, want %s", kept(), wanted)
 }
 
 // TestWhatAKilledServerLeftIsRemoved at the start of the next one, and not while another one uses the folder.
@@ -154,7 +152,6 @@ func TestOnlyADirectoryOfOnesOwnKeepsResults(t *testing.T) {
 		_, err := OpenResults(path)
 		assert.That(t, err != nil, "%s keeps results", path)
 	}
-	if _, err := OpenResults(filepath.Join(dir, "new", "one")); err != nil {
-		t.Error(err)
-	}
+	_, problem := OpenResults(filepath.Join(dir, "new", "one"))
+	assert.That(t, problem == nil, "%v", problem)
 }

@@ -270,16 +270,14 @@ func TestCancelReportsWhatThereIs(t *testing.T) {
 					break
 				}
 			}
-			if _, err := io.Copy(io.Discard, read); err != nil {
-				t.Error(err)
-			}
+			_, fault := io.Copy(io.Discard, read)
+			assert.That(t, fault == nil, "%v", fault)
 		}()
 		var stdout strings.Builder
 		status := mainIn(ctx, w, "dev", secure.Files, []string{"put", "--total=10000000", "--progress=json", "--output=json",
 			"--endpoints=" + cluster.Members[0].Endpoint}, &stdout, write)
-		if err := write.Close(); err != nil {
-			t.Error(err)
-		}
+		problem := write.Close()
+		assert.That(t, problem == nil, "%v", problem)
 		var result report.Result
 		assert.OK(t, json.Unmarshal([]byte(stdout.String()), &result))
 		assert.That(t, status == ExitFailed && result.OK != 0 && result.Failed == 0 &&

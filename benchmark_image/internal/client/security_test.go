@@ -246,10 +246,8 @@ func TestTokensAreOnTheFirstLineOfTheirFile(t *testing.T) {
 		}
 		assert.That(t, strings.Contains(got, want) && (err == nil) == (got == want), "%q: %q, want %q", content, got, want)
 	}
-	if got, err := token(&spec.Spec{}); got != "" || err != nil {
-		t.Errorf("without a file: %q, %v", got, err)
-	}
-	if _, err := token(&spec.Spec{TokenFile: filepath.Join(t.TempDir(), "none")}); err == nil {
-		t.Error("a file that is not there has a token")
-	}
+	found, problem := token(&spec.Spec{})
+	assert.That(t, found == "" && problem == nil, "without a file: %q, %v", found, problem)
+	_, fault := token(&spec.Spec{TokenFile: filepath.Join(t.TempDir(), "none")})
+	assert.That(t, fault != nil, "a file that is not there has a token")
 }

@@ -276,9 +276,8 @@ func startMember(t *testing.T, command *exec.Cmd) *os.Process {
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
 	t.Cleanup(func() {
-		if err := command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			t.Error(err)
-		}
+		problem := command.Process.Signal(syscall.SIGTERM)
+		assert.That(t, problem == nil || errors.Is(problem, os.ErrProcessDone), "%v", problem)
 		select {
 		case <-ended:
 		case <-hang.Midway(hang.Limit):

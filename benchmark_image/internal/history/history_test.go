@@ -84,9 +84,8 @@ func TestAHistoryThatLacksOperationsIsRefused(t *testing.T) {
 }
 
 func TestWhatIsNoHistoryIsRefused(t *testing.T) {
-	if _, err := Read(strings.NewReader(`{"history":1,"began_ns":5}`), nil); err == nil || errors.Is(err, ErrIncomplete) {
-		t.Errorf("no compressed file: %v", err)
-	}
+	_, problem := Read(strings.NewReader(`{"history":1,"began_ns":5}`), nil)
+	assert.That(t, problem != nil && !errors.Is(problem, ErrIncomplete), "no compressed file: %v", problem)
 	for _, line := range []string{`{"client":0,"op":"delete","outcome":"ok"}`, `{"client":0,"op":"put","outcome":"fine"}`,
 		`{"client":0,"op":"put","outcome":"ok","value":"x"}`, `{"client":0,"op":"get","outcome":"ok","invoked":5}`, `[`} {
 		if _, err := Read(packed(t, "{\"history\":1}\n"+line+"\n"), func(Operation) {}); err == nil || errors.Is(err,
@@ -94,9 +93,8 @@ func TestWhatIsNoHistoryIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
-	if _, err := Read(packed(t, "{\"history\":2}\n"), nil); err == nil || errors.Is(err, ErrIncomplete) {
-		t.Errorf("another version: %v", err)
-	}
+	_, fault := Read(packed(t, "{\"history\":2}\n"), nil)
+	assert.That(t, fault != nil && !errors.Is(fault, ErrIncomplete), "another version: %v", fault)
 }
 
 func TestAStoresHistoryIsWholeIfMarkedSo(t *testing.T) {

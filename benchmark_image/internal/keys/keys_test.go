@@ -47,9 +47,8 @@ func TestNumbersOfKeys(t *testing.T) {
 		n, ok := Number([]byte(key), "p/", 2)
 		assert.That(t, !ok, "%q is number %d", key, n)
 	}
-	if n, ok := Number([]byte("AzL8n0Y58m7"), "", 11); !ok || n != math.MaxInt {
-		t.Errorf("the key of the largest number is number %d, %v", n, ok)
-	}
+	largest, known := Number([]byte("AzL8n0Y58m7"), "", 11)
+	assert.That(t, known && largest == math.MaxInt, "the key of the largest number is number %d, %v", largest, known)
 	for _, key := range []string{"AzL8n0Y58m8", "zzzzzzzzzzz", "100000000000"} {
 		n, ok := Number([]byte(key), "", len(key))
 		assert.That(t, !ok, "%q, beyond the largest number, is number %d", key, n)
@@ -176,12 +175,10 @@ func TestVersionsTellTheirWriters(t *testing.T) {
 			if got, err := ParseID(id.String()); err != nil || got != id || id.String() != string(value[:NameSize]) {
 				t.Errorf("%q: %+v, %v", id.String(), got, err)
 			}
-			if _, ok := values.Writer(18, value); ok {
-				t.Errorf("%q is taken for a version of another key", value[:VersionSize])
-			}
-			if _, ok := NewValues(size, 8).Writer(17, value); ok {
-				t.Errorf("%q is taken for a version of another seed", value[:VersionSize])
-			}
+			_, ofAnotherKey := values.Writer(18, value)
+			assert.That(t, !ofAnotherKey, "%q is taken for a version of another key", value[:VersionSize])
+			_, ofAnotherSeed := NewValues(size, 8).Writer(17, value)
+			assert.That(t, !ofAnotherSeed, "%q is taken for a version of another seed", value[:VersionSize])
 			if _, ok := values.Writer(17, value[:size-1]); ok {
 				t.Error("a version that is cut off is accepted")
 			}

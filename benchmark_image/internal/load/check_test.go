@@ -191,9 +191,8 @@ func TestSpansDoNotAllocate(t *testing.T) {
 	for range 10 {
 		request()
 	}
-	if n := testing.AllocsPerRun(1000, request); n != 0 || ranges < 300 {
-		t.Errorf("%v allocations, %d spans", n, ranges)
-	}
+	allocations := testing.AllocsPerRun(1000, request)
+	assert.That(t, allocations == 0 && ranges >= 300, "%v allocations, %d spans", allocations, ranges)
 }
 
 // TestReadsWithoutARevision pass. One that has a revision is held to it.

@@ -145,9 +145,8 @@ func TestOpenLoopsByDuration(t *testing.T) {
 	start, more := unknown.Pace(o.Total-1, 0)
 	assert.That(t, more && start == p.Start(o.Total-1) && unknown.Due(time.Hour) == o.Total,
 		"without a number of requests, the last starts at %v; %d are due", start, unknown.Due(time.Hour))
-	if _, more := unknown.Pace(o.Total, 0); more {
-		t.Error("a request starts after the end of the duration")
-	}
+	_, another := unknown.Pace(o.Total, 0)
+	assert.That(t, !another, "a request starts after the end of the duration")
 	assert.That(t, NewOpenLoop(Constant(1e6), 0, time.Hour, limit).Total == limit, "the limit is not kept")
 }
 
@@ -163,9 +162,8 @@ func TestDueAgreesWithPace(t *testing.T) {
 			assert.Must(t, more == (due < 3000) && (!more || start > now), "%s: request %d is due at %v", name, due, now)
 		}
 	}
-	if _, more := (OpenLoop{Constant(1), 100, time.Second}).Pace(0, time.Second); more {
-		t.Error("a request is sent after the end of the duration")
-	}
+	_, another := (OpenLoop{Constant(1), 100, time.Second}).Pace(0, time.Second)
+	assert.That(t, !another, "a request is sent after the end of the duration")
 	assert.That(t, (ClosedLoop{Total: 5}).Due(time.Hour) == 0, "a closed loop has a schedule")
 }
 

@@ -191,7 +191,6 @@ func TestWhatTheGeneratorHadToDo(t *testing.T) {
 	for _, late := range []time.Duration{0, 3 * ms, LateAfter, 30 * ms, 150 * ms, -time.Second} {
 		p.add(late)
 	}
-	if want := (Pauses{150 * ms, 2, 180 * ms}); p != want {
-		t.Errorf("%+v, want %+v", p, want)
-	}
+	wanted := (Pauses{150 * ms, 2, 180 * ms})
+	assert.That(t, p == wanted, "%+v, want %+v", p, wanted)
 }

@@ -126,10 +126,9 @@ func TestFiguresAreThoseOfAllSortedLatencies(t *testing.T) {
 // sameTimeline compares each row with what the outcomes within it give.
 func sameTimeline(t *testing.T, r *Result, records []load.Record, took, step time.Duration) {
 	t.Helper()
-	if want := int((took +
-		step - 1) / step); len(r.Timeline) < want || len(r.Timeline) > want+1 || r.TimelineIntervalS != step.Seconds() {
-		t.Fatalf("%d rows of %v s in %v", len(r.Timeline), r.TimelineIntervalS, took)
-	}
+	expected := int((took + step - 1) / step)
+	assert.Must(t, len(r.Timeline) >= expected && len(r.Timeline) <= expected+1 && r.TimelineIntervalS == step.Seconds(),
+		"%d rows of %v s in %v", len(r.Timeline), r.TimelineIntervalS, took)
 	before, longest, longestStart := time.Duration(0), time.Duration(0), time.Duration(0)
 	for i, row := range r.Timeline {
 		from, to := time.Duration(i)*step, time.Duration(i+1)*step

@@ -78,15 +78,13 @@ func TestRecordsMayComeInPieces(t *testing.T) {
 			"in pieces of %d: %d of %d bytes, over %v", piece, inner.fed.Len(), len(sent), s.Closing())
 	}
 	s, member := inMemory(t, tls.VersionTLS13, &held{})
-	if _, err := member.tls.Write([]byte("forged")); err != nil {
-		t.Fatal(err)
-	}
+	_, problem := member.tls.Write([]byte("forged"))
+	assert.OK(t, problem)
 	sealed := member.out.Bytes()
 	sealed[len(sealed)-1] ^= 1
-	if err := s.Feed(sealed); !errors.As(err, new(store.RefusedError)) || !strings.Contains(err.Error(),
-		"bad record MAC") {
-		t.Errorf("a record that was changed on its way: %v", err)
-	}
+	fault := s.Feed(sealed)
+	assert.That(t, errors.As(fault, new(store.RefusedError)) && strings.Contains(fault.Error(), "bad record MAC"),
+		"a record that was changed on its way: %v", fault)
 	s.Leave(errors.New("enough"))
 	for range 100 {
 		if len(s.Output()) == 0 {

@@ -254,9 +254,8 @@ func TestTheLeaderMovesAway(t *testing.T) {
 			m := cluster.Members[leader-1]
 			w.Until(func() bool { return m.Requests.Load() > 20 })
 		}
-		if result := end(); result.Failed != 0 {
-			t.Errorf("%d failed: %v", result.Failed, result.Errors)
-		}
+		outcome := end()
+		assert.That(t, outcome.Failed == 0, "%d failed: %v", outcome.Failed, outcome.Errors)
 		changes := transport.LeaderChanges()
 		assert.That(t, len(changes) == 2 && changes[1].Leader == cluster.Members[1].Endpoint &&
 			transport.LeaderLost() == nil, "leader changes %v, leader lost: %v", changes, transport.LeaderLost())
@@ -515,9 +514,8 @@ func TestZooKeeper(t *testing.T) {
 			}
 			o := puts(w, 10, 1)
 			o.Targeter = &load.Puts{Prefix: "none", KeySize: 4, Order: order, Values: values, Txn: true}
-			if result := load.NewRun(o).Attack(t.Context(), transport); result.Errors[load.ErrCompareFailed.Error()] != 10 {
-				t.Errorf("transactions on nothing: %v", result.Errors)
-			}
+			outcome := load.NewRun(o).Attack(t.Context(), transport)
+			assert.That(t, outcome.Errors[load.ErrCompareFailed.Error()] == 10, "transactions on nothing: %v", outcome.Errors)
 			if got := len(cluster.Paths()); got != total || transport.Leader() != cluster.Members[1].Endpoint {
 				t.Errorf("%d znodes, leader %q", got, transport.Leader())
 			}

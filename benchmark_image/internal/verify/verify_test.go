@@ -711,7 +711,6 @@ func TestAnEmptyValueIsNoMissingKey(t *testing.T) {
 	v := result.Violation
 	assert.That(t, v != nil && strings.Contains(v.Operations[1], "found an empty value"), "%+v", result)
 	read := at(1, 0, 1).get(dataset, 2, 0).stale()
-	if result := judged(t, hollow(0), read, at(0, 0, 1).put(id(1), 0).as(history.Failed)); result.Verdict != Holds {
-		t.Errorf("%+v", result)
-	}
+	outcome := judged(t, hollow(0), read, at(0, 0, 1).put(id(1), 0).as(history.Failed))
+	assert.That(t, outcome.Verdict == Holds, "%+v", outcome)
 }

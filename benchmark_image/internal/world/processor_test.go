@@ -21,9 +21,8 @@ func TestRunDelayIsThatOfAllThreads(t *testing.T) {
 	_, delay := now.Since(Processor{waits: map[string]threadWait{}})
 	assert.That(t, *delay == (RunDelay{3200, 750}), "got %v", *delay)
 	before := Processor{waits: map[string]threadWait{"7": {2900, 2}, "8": {0, 0}}}
-	if _, delay := now.Since(before); *delay != (RunDelay{300, 200}) {
-		t.Errorf("since it waited before, got %v", *delay)
-	}
+	_, delayed := now.Since(before)
+	assert.That(t, *delayed == (RunDelay{300, 200}), "since it waited before, got %v", *delayed)
 }
 
 func TestRunDelayIsUnknownWithoutAccounts(t *testing.T) {

@@ -80,9 +80,8 @@ func FuzzRewrite(native *testing.F) {
 				Value     []byte
 			}
 		}
-		if err := json.Unmarshal(body, &operations); err != nil || len(operations) != 2 {
-			t.Fatalf("%q: %v", body, err)
-		}
+		problem := json.Unmarshal(body, &operations)
+		assert.Must(t, problem == nil && len(operations) == 2, "%q: %v", body, problem)
 		get, set := operations[0].KV, operations[1].KV
 		assert.That(t, get.Verb == "get" && set.Verb == "set" && get.Key == key && set.Key == key &&
 			bytes.Equal(set.Value, append(append([]byte(nil), head...), tail...)), "%q", body)

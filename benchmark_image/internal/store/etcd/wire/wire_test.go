@@ -37,9 +37,8 @@ func TestRequestsAreThoseOfTheAPI(t *testing.T) {
 		key, value := bytes.Repeat([]byte("k"), size), bytes.Repeat([]byte("v"), size)
 		head, rest := value[:size/3], value[size/3:]
 		put := decode(t, append(AppendPutHead(nil, key, head, len(rest)), rest...), &etcdserverpb.PutRequest{})
-		if want := (&etcdserverpb.PutRequest{Key: key, Value: value}); !proto.Equal(put, want) {
-			t.Errorf("%d bytes: put %v", size, put)
-		}
+		expected := (&etcdserverpb.PutRequest{Key: key, Value: value})
+		assert.That(t, proto.Equal(put, expected), "%d bytes: put %v", size, put)
 		txn := decode(t, append(AppendRewriteHead(nil, key, head, len(rest)), rest...), &etcdserverpb.TxnRequest{})
 		wanted := &etcdserverpb.TxnRequest{
 			Compare: []*etcdserverpb.Compare{{
@@ -221,9 +220,8 @@ func TestMembersAreRead(t *testing.T) {
 	}
 	var r Reader
 	r.Reset(MemberList)
-	if err := r.Feed([]byte{0x12, 0xff, 0xff, 0xff, 0xff, 1}); !errors.Is(err, ErrLength) {
-		t.Errorf("an answer that is too long: %v", err)
-	}
+	problem := r.Feed([]byte{0x12, 0xff, 0xff, 0xff, 0xff, 1})
+	assert.That(t, errors.Is(problem, ErrLength), "an answer that is too long: %v", problem)
 }
 
 func TestTokensAreRead(t *testing.T) {
