@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from containernet_env.base import clock
-from containernet_env.base.errors import RunError
+from containernet_env.base.errors import Interrupted, RunError
+from containernet_env.base.work import Stop
+from containernet_env.model.disruption import Disruption
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario, Warmup
 from containernet_env.model.usage import LinkStatistics
@@ -30,11 +32,11 @@ from tests.simulated_time import World
 from tests.unit.answers import closed_loop, open_loop
 from tests.unit.fakes import GOOD, MEMBERS, Bench, FakeCluster, read, result_of, write
 
-pytestmark = pytest.mark.simulated(seeds=3)
+pytestmark = pytest.mark.simulated(seeds=5)
 
 
-def failing(error: str, ok: int = 5) -> Answer:
-    return Answer(result_of(ok, 1000 - ok), error)
+def failing(error: str) -> Answer:
+    return Answer(result_of(5, 995), error)
 
 
 # --- rows and the data set -------------------------------------------------------------------------------------------
@@ -87,26 +89,19 @@ def test_the_data_set_is_loaded_once_unmeasured_where_no_write_made_it(scenarios
 
 
 @pytest.mark.simulated()
-def test_the_time_of_a_schedule_is_not_counted_as_taking_too_long() -> None:
-    timed = replace(write("w"), total=None, duration_ns=7200 * 10**9, warmup=Warmup(length_ns=60 * 10**9))
-    slow = replace(write("slow"), rate=Decimal(1), warmup=Warmup(requests=100))
-    bench = Bench(write("w0"), timed, slow)
-    bench.run()
-    assert [body["runTimeout"] for _, body in bench.server.asked] == [1800, 1800 + 7260, 1800 + 1100]
-    assert not any("dialTimeout" in body for _, body in bench.server.asked)
-
-
-@pytest.mark.simulated()
-def test_the_deadlines_of_a_load_grow_with_round_trips() -> None:
+def test_the_deadlines_of_a_load_grow_with_its_schedule_and_with_round_trips() -> None:
     """With round trips of 4 s, 1,000 writes of one client were ended after half an hour, and no connection was opened
     in time."""
-    bench = Bench(read("r"))
-    bench.cluster.waits = Waits(rtt_s=4)
-    bench.run()
-    dataset, asked = (body for _, body in bench.server.asked)
-    assert (dataset["dialTimeout"], dataset["requestTimeout"]) == (42, 52)
-    assert asked["dialTimeout"] == 42
-    assert asked["runTimeout"] == 1800 + 32 * asked["total"] / asked["clients"]
+    timed = replace(write("w"), total=None, duration_ns=7200 * 10**9, warmup=Warmup(length_ns=60 * 10**9))
+    slow = replace(write("slow"), rate=Decimal(1), warmup=Warmup(requests=100))
+    near, far = Bench(write("w0"), timed, slow), Bench(read("r"))
+    far.cluster.waits = Waits(rtt_s=4)
+    names = ("runTimeout", "dialTimeout", "requestTimeout")
+    asked = [[tuple(map(body.get, names)) for _, body in bench.server.asked] for bench in (near, far) if bench.run()]
+    assert asked == [
+        [(1800, None, 20.0), (1800 + 7260, None, 20.0), (1800 + 1100, None, 20.0)],
+        [(1800 + 32 * 1000 / 100, 42, 52), (1800 + 32 * 500 / 10, 42, 20.0)],
+    ]
     assert timeout_s(write("w", total=10**5), Waits(rtt_s=40)) == 86_400
 
 
@@ -189,11 +184,11 @@ def test_living_members_alone_are_asked_and_one_that_is_to_be_asked_and_dead_lea
     assert [body.get("targetMember") for _, body in bench.server.asked] == [None, None, "etcd3:2379"]
 
 
-def test_nothing_is_begun_on_a_dead_network() -> None:
-    bench = Bench(read("r"), write("w"))
-    bench.fail(EMULATOR)
-    assert bench.run() == [f"not run: {EMULATOR}"] * 2
-    assert bench.server.asked == []
+def test_nothing_is_begun_on_a_dead_network_nor_goes_on_where_it_is_not_the_cluster_that_was_lost() -> None:
+    bench = Bench(write("a"), read("b"), write("c"))
+    bench.fail(GONE)
+    assert not bench.matrix.run(1)
+    assert (bench.errors(), bench.server.asked) == ([f"not run: {GONE}"] * 3, [])
 
 
 QUORUM = "etcd1 was OOM-killed; etcd3 was OOM-killed"
@@ -411,30 +406,26 @@ def test_a_scenario_that_is_not_certainly_valid_is_measured_again_and_each_attem
 # --- who leads -------------------------------------------------------------------------------------------------------
 
 
-def test_a_leader_change_is_told() -> None:
-    bench = Bench(write("w"), write("w2"), write("w3"), write("w4"))
-    # At the start and at the end of each; the third one changed hands before it began.
-    bench.cluster.leaders = iter(["etcd1", "etcd1", "etcd1", "etcd3", "etcd2", "etcd2", "etcd2", None])
+def test_a_leader_change_is_told_and_an_election_that_the_same_member_wins() -> None:
+    bench = Bench(write("same"), write("w"), write("w2"), write("w3"), write("w4"))
+    # At the start and at the end of each; the fourth one changed hands before it began.
+    bench.cluster.leaders = iter([*["etcd1"] * 5, "etcd3", "etcd2", "etcd2", "etcd2", None])
+    bench.server.answer(lambda: setattr(bench.cluster, "term", 4))
     bench.run()
     names = ("Leader", "LeaderAtStart", "TermAtStart", "TermAtEnd")
     assert [tuple(row[name] for name in names) for row in bench.rows()] == [
-        ("etcd1", "etcd1", "2", "2"),
-        ("etcd1>etcd3", "etcd1", "2", "3"),
-        ("etcd2", "etcd2", "4", "4"),
-        ("etcd2>none", "etcd2", "4", "-"),
+        ("etcd1", "etcd1", "2", "4"),
+        ("etcd1", "etcd1", "4", "4"),
+        ("etcd1>etcd3", "etcd1", "4", "5"),
+        ("etcd2", "etcd2", "6", "6"),
+        ("etcd2>none", "etcd2", "6", "-"),
     ]
-    assert [(f.kind, f.effect, f.value, f.subject) for o in bench.outcomes for f in o.findings] == [
+    again, *changes = [finding for outcome in bench.outcomes for finding in outcome.findings]
+    assert again.text == "etcd1 led at the start (term 2), etcd1 again at the end (term 4)"
+    assert [(change.kind, change.effect, change.value, change.subject) for change in changes] == [
         ("leader_changed", "invalid", 1, "etcd3"),
         ("leader_changed", "invalid", None, None),
     ]
-
-
-def test_an_election_that_the_same_member_wins_is_told_too() -> None:
-    bench = Bench(write("w"))
-    bench.server.answer(lambda: setattr(bench.cluster, "term", 4))
-    bench.run()
-    assert bench.findings() == ["etcd1 led at the start (term 2), etcd1 again at the end (term 4)"]
-    assert bench.rows()[0]["Leader"] == "etcd1"
 
 
 def test_leadership_is_moved_before_each_scenario_and_after_the_data_set_is_loaded() -> None:
@@ -498,11 +489,141 @@ def test_a_second_cluster_goes_on_where_the_first_one_was_lost() -> None:
     assert len(bench.server.asked) == 5
 
 
-def test_nothing_goes_on_where_it_is_not_the_cluster_that_was_lost() -> None:
-    bench = Bench(write("a"), write("b"), write("c"))
-    bench.fail(GONE)
-    assert not bench.matrix.run(1)
-    assert bench.errors() == [f"not run: {GONE}"] * 3
+# --- scenarios with events: what they did is in the row, and is no failure of it --------------------------------------
+
+MS = 1_000_000
+KILL = Disruption(verb="kill", target="leader", at_ns=1 * MS)
+SOME_FAILED = "40 of 1000 requests failed (40 times: unavailable)"
+
+
+def answer(code: str = "Unavailable", reason: str | None = None, **changes: Any) -> Answer:
+    """40 of 1000 requests failed."""
+    outcomes = {"ok": 960, "failed": 40, "unknown": 0, "unsent": 0}
+    made = closed_loop(ok=960, failed=40, outcomes=outcomes, codes={code: 40}, reason=reason)
+    return Answer(LoadResult.from_json(made | changes), SOME_FAILED)
+
+
+def failing_at(*seconds: float, interval_s: float = 0.1) -> Answer:
+    """Requests of the first of these seconds failed, and none of the others."""
+    row = closed_loop()["timeline"][0]
+    rows = [{**row, "second": second, "failed": 40 * (number == 0)} for number, second in enumerate(seconds)]
+    return answer(timeline_interval_s=interval_s, timeline=sorted(rows, key=lambda row: row["second"]))
+
+
+def bench_of(
+    *events: Disruption, done: int = 1, given: Answer | None = None, then: Callable[[], object] = bool, **more: Any
+) -> Bench:
+    """One scenario whose load goes on until so many things were done, and ``then`` something is."""
+    bench = Bench(replace(write("w"), events=events, request_timeout_ns=5000 * MS), write("after"), **more)
+
+    def load() -> Answer:
+        bench.server.began_ns = clock.monotonic_ns()
+        deadline_s = clock.monotonic() + 10
+        while len(bench.faults.done) < done:
+            assert clock.monotonic() < deadline_s, bench.faults.done
+            clock.sleep(0.001)
+        then()
+        return given or answer()
+
+    bench.server.answer(load)
+    return bench
+
+
+def test_a_configured_kill_is_no_failure_and_the_member_is_back_for_the_next_scenario() -> None:
+    bench = bench_of(KILL)
+    bench.cluster.leaders = iter(["etcd1", "etcd2"])
+    bench.matrix.run()
+    first, second = bench.outcomes
+    assert (first.error, second.error) == (None, None)
+    assert bench.faults.done == [("kill", "etcd1"), ("restart", "etcd1")]
+    assert bench.faults.as_before
+    assert first.disruptions is not None
+    assert second.disruptions is None
+    effects = {finding.kind: finding.effect for finding in first.findings}
+    assert effects["leader_changed"] == effects["event"] == "told"
+    assert "member_died" not in effects
+    row = bench.rows()[0]
+    assert (row["Error"], row["Errors"], row["Leader"]) == ("-", "40", "etcd1>etcd2")
+    assert row["EventsDone"].startswith("kill etcd1 at ")
+    assert row["EventSeed"] == "0/w/1.1"
+
+
+BRIEF = replace(KILL, for_ns=10 * MS)
+DELAY, LOSS, RATE = (replace(KILL, verb=verb, target="etcd2") for verb in ("delay", "loss", "rate"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("event", "given", "is_excused"),
+    [
+        (KILL, answer(code="Check"), False),  # wrong answers
+        (KILL, answer(reason="no request succeeded for 5 s"), False),  # cut short
+        (replace(KILL, at_ns=20 * MS), failing_at(0.0, 0.1, interval_s=0.001), False),  # before the event
+        (BRIEF, failing_at(20.0, 0.0), True),  # how long it takes to recover is the store's
+        (replace(DELAY, value=MS), failing_at(0.0), False),
+        (replace(LOSS, value=0.0), failing_at(0.0), False),
+        (replace(RATE, value=100 * 10**6), failing_at(0.0), False),
+        (replace(DELAY, value=500 * MS), failing_at(0.0), True),
+        (replace(LOSS, value=0.1), failing_at(0.0), True),
+    ],
+)
+def test_requests_fail_by_events_that_can_cause_it(event: Disruption, given: Answer, is_excused: bool) -> None:
+    bench = bench_of(event, done=2 if event.for_ns else 1, given=given)
+    bench.run()
+    assert bench.outcomes[0].error == (None if is_excused else SOME_FAILED)
+
+
+@pytest.mark.parametrize(
+    ("event", "done", "leaders", "error", "reasons"),
+    [
+        (replace(KILL, at_ns=60_000 * MS), 0, ["etcd1"], SOME_FAILED, ("event_missed",)),
+        (replace(KILL, target="etcd3"), 1, ["etcd1", "etcd2"], None, ("leader_changed",)),
+    ],
+    ids=["no event struck", "no event explains an election"],
+)
+def test_what_no_event_explains_is_a_reason(
+    event: Disruption, done: int, leaders: list[str], error: str | None, reasons: tuple[str, ...]
+) -> None:
+    bench = bench_of(event, done=done)
+    bench.cluster.leaders = iter(leaders)
+    bench.run()
+    verdict = bench.outcomes[0].verdict
+    assert verdict is not None and (bench.outcomes[0].error, verdict.reasons) == (error, reasons)
+
+
+def test_a_death_beside_a_configured_one_is_told_as_ever() -> None:
+    third = replace(KILL, target="etcd3")
+    bench = bench_of(third, then=lambda: (bench.cluster.kill("etcd2"), bench.server.cancelled.wait()))
+    bench.run()
+    assert bench.outcomes[0].error == "etcd2 was OOM-killed"
+    assert "member_died" in {finding.kind for finding in bench.outcomes[0].findings}
+
+
+def test_a_run_that_is_interrupted_undoes_what_is_in_force_and_what_cannot_be_put_back_ends_the_matrix(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events, stop = (replace(KILL, verb="freeze"), replace(KILL, verb="link_down", target="etcd2")), Stop()
+    bench = bench_of(*events, done=2, then=lambda: (stop.request(), clock.sleep(60)), stop=stop)
+    with pytest.raises(Interrupted):
+        bench.matrix.run()
+    assert bench.faults.as_before
+    assert bench.outcomes[0].error is not None
+    bench = bench_of(events[0])
+    bench.faults.refused["thaw"] = "it stays frozen"
+    monkeypatch.setattr(bench.faults, "give_up", bench.fail)
+    first, second = bench.run()
+    assert "it stays frozen" in first and second.startswith("not run: ")
+    bench = bench_of(KILL, done=0)
+    bench.target.faults = None
+    assert bench.run()[0] == "nothing here can carry out its events"
+
+
+@pytest.mark.parametrize(("verb", "effect"), [("kill", "told"), ("freeze", "invalid")])
+def test_frames_that_a_killed_member_did_not_take_are_explained(verb: Any, effect: str) -> None:
+    bench = bench_of(replace(KILL, verb=verb))
+    bench.net.seen["ports"] = {"etcd1-eth0": {"tap_drops": {"receive": 1}}}
+    bench.run()
+    effects = [finding.effect for finding in bench.outcomes[0].findings if finding.kind == "frames_lost"]
+    assert effects == [effect]
 
 
 # --- how a running benchmark is followed, with a clock that is given --------------------------------------------------
@@ -538,17 +659,13 @@ def test_how_long_nothing_may_end_follows_from_the_deadlines(load: Any, first_s:
         assert one.look(0.25, 1) == "go on" and one.limit_s == pytest.approx(later_s, abs=1e-4)
 
 
-def test_a_benchmark_in_which_nothing_ends_is_cancelled_once_and_then_given_up() -> None:
+@pytest.mark.parametrize(("ended", "cancel_s", "more_s"), [(0, 37.0, 0.0), (1_000_000, 37.25, 10.0)])
+def test_where_nothing_ends_it_is_cancelled_once_and_then_given_up(ended: int, cancel_s: float, more_s: float) -> None:
+    """Later where the report of many requests takes long, which is bounded."""
     course = Course(LOAD, NEAR, 0.0)
-    assert drive(course, 0, 100) == ("cancel", 37.0)
+    assert drive(course, ended, 100) == ("cancel", cancel_s)
     assert course.stands_still
-    assert drive(course, 0, 100, from_s=37.0) == ("abandon", 47.0)
-
-
-def test_the_report_of_many_requests_is_no_standstill_and_bounded() -> None:
-    course = Course(LOAD, NEAR, 0.0)
-    assert drive(course, 1_000_000, 100) == ("cancel", 37.25)
-    assert drive(course, 1_000_000, 100, from_s=37.25) == ("abandon", 37.25 + END_TIMEOUT_S + 10.0)
+    assert drive(course, ended, 100, from_s=cancel_s) == ("abandon", cancel_s + END_TIMEOUT_S + more_s)
     course.look(60.0, 10_000_000_000)
     assert course.limit_s == 27.0 + 20.0
 
