@@ -80,6 +80,9 @@ def test_the_end_of_the_engine_is_the_first_reason_with_the_containers_it_leaves
     (told,) = (text for kind, text in bed.events if kind == "testbed_failed")
     assert told == bed.failure
     assert re.match("the Docker engine at .* has ended; its containers etcd1, benchmark may still run. Start ", told)
+    bed.net.stop = raising(EngineGoneError("has ended", "the containers of etcd1 stay in it"))
+    with pytest.raises(EngineGoneError, match=r"^the Docker engine at .* has ended; the containers of etcd1 stay in"):
+        bed.down()
 
 
 def test_a_silent_engine_is_asked_for_one_log_only(bed: Any) -> None:
@@ -93,13 +96,6 @@ def test_a_silent_engine_is_asked_for_one_log_only(bed: Any) -> None:
     bed.net.link_backend_log = lambda: None
     found = dict(bed.logs())
     assert len(asked) == 1 and len(found) == 3 and all("does not answer" in text for text in found.values())
-
-
-def test_a_tear_down_without_its_engine_begins_with_that(bed: Any) -> None:
-    bed.net.stop = raising(EngineGoneError("has ended", "the containers of etcd1 stay in it"))
-    words = r"^the Docker engine at .* has ended; the containers of etcd1 stay in it"
-    with pytest.raises(EngineGoneError, match=words):
-        bed.down()
 
 
 GOT = ("realtime", "kept_awake")
@@ -172,54 +168,70 @@ def with_hosts(bed: Any) -> dict[str, Host]:
     return dict(bed.hosts)
 
 
-@pytest.fixture
-def hosts(bed: Any) -> dict[str, Host]:
-    return with_hosts(bed)
-
-
 NO_NAMESPACE = RunError("cannot enter the network namespace of process 7: No such file or directory")
+BUILT, STARTED = "ended while the network was built", "ended while the cluster started"
+PANIC = "panic: listen\n\ngoroutine 1 [running]:\nmain.main()\n"
 KILLED, OOM = "killed by SIGKILL", "OOM-killed (memory limit 64 MiB)"
 
 
 @pytest.mark.simulated()
 @pytest.mark.parametrize(
-    ("step", "error", "dies", "host", "words"),
+    ("step", "error", "dies", "ended", "words"),
     [
-        ("_start_hosts", RunError("no image"), False, None, "^no image$"),
-        ("_start_hosts", RunError("none of 25 probes was answered"), True, None, f"^{DIED}$"),
-        ("_bring_up", None, True, None, f"^{DIED}$"),  # while all else came up
+        ("_start_hosts", RunError("no image"), False, {}, "no image"),
+        ("_start_hosts", RunError("none of 25 probes was answered"), True, {}, DIED),
+        ("_bring_up", None, True, {}, DIED),  # while all else came up
         # `ulimit -n 40`: of a pidfd, or the emulator's socket pair.
-        ("_start_hosts", OSError(errno.EMFILE, "no"), False, None, r"no more open files\n  Raise .*ulimit -n"),
-        ("_connect", NO_NAMESPACE, False, (OOM, 0), rf"^etcd2 ended while the network was built: {re.escape(OOM)}$"),
+        ("_start_hosts", OSError(errno.EMFILE, "no"), False, {}, r"[^\n]*no more open files\n  Raise .*ulimit -n.*"),
+        ("_connect", NO_NAMESPACE, False, {"etcd2": (OOM, "", 0)}, f"etcd2 {BUILT}: {re.escape(OOM)}"),
         # Its namespace goes before its process.
-        ("_connect", NO_NAMESPACE, False, (KILLED, 2), rf"^etcd2 ended while the network was built: {KILLED}$"),
-        ("_connect", RunError("no answer"), True, (KILLED, 0), f"^{DIED}$"),
+        ("_connect", NO_NAMESPACE, False, {"etcd2": (KILLED, "", 2)}, f"etcd2 {BUILT}: {KILLED}"),
+        ("_connect", RunError("no answer"), True, {"etcd2": (KILLED, "", 0)}, DIED),
+        (
+            *("_start_cluster", None, False, {"etcd1": ("exit status 1", DISK, 0), "etcd3": (KILLED, "a line\n", 0)}),
+            f"etcd1 {STARTED}: exit status 1: failed to commit tx: no space left; etcd3 {STARTED}: {KILLED}",
+        ),
+        # After the cluster is up.
+        ("_done", None, False, {"benchmark": ("exit status 2", PANIC, 0)},
+            "the benchmark host ended before the first scenario: exit status 2: panic: listen"),
+        ("causes", None, False, {"etcd2": (KILLED, "", 0)}, f"etcd2 ended before the first scenario: {KILLED}"),
     ],
-)
+)  # fmt: skip
 def test_a_bring_up_that_fails_says_what_has_ended_where_that_is_why(
-    monkeypatch: pytest.MonkeyPatch, step: str, error: Exception, dies: bool, host: Any, words: str
+    monkeypatch: pytest.MonkeyPatch, step: str, error: Exception | None, dies: bool, ended: Any, words: str
 ) -> None:
     bed = make_bed(monkeypatch)
-    etcd2 = with_hosts(bed)["etcd2"]
+    hosts = with_hosts(bed)
+    bed._prove_network, bed._cluster = lambda: "proved", SimpleNamespace(size=3)
+    bed._start_cluster = lambda: Leadership("etcd1", 2)
 
-    def fail() -> None:
+    def fail(stage: Any = None, kind: str = "cluster_up", text: str = "") -> None:
+        if kind != "cluster_up":
+            return
         if dies:
             bed.net.hear("emulator_died", DIED)
-        if host is not None:
-            etcd2.ended, etcd2.ends_at_look = host
+        for name, how in ended.items():
+            hosts[name].ended, hosts[name].log, hosts[name].ends_at_look = how
         if error is not None:
             raise error
+        if step == "_start_cluster":
+            raise RunError(bed._broken())
 
-    setattr(bed, step, fail)
-    with pytest.raises(RunError, match=words):
+    with pytest.raises(RunError, match=f"(?s)^{words}$"):
+        if step == "causes":
+            fail()
+            bed._during = "before the first scenario"
+            with bed.causes_named():
+                raise RunError("no member answers")
+        setattr(bed, step, fail)
         bed.up()
 
 
 @pytest.mark.parametrize("moment", ["before", "meanwhile", "just before its end"])
 def test_a_member_that_ends_during_the_proof_is_what_the_error_and_the_proof_say(
-    bed: Any, hosts: dict[str, Host], monkeypatch: pytest.MonkeyPatch, moment: str
+    bed: Any, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    proofs: list[Proof] = bed.proofs
+    hosts = with_hosts(bed)
 
     def measure_gate(topology: Any, pids: Any, *, broken: Any, **other: Any) -> Any:
         if moment == "before":  # the prober found no such process
@@ -235,47 +247,7 @@ def test_a_member_that_ends_during_the_proof_is_what_the_error_and_the_proof_say
     why = "etcd2 ended during the network's proof: killed by SIGKILL"
     with pytest.raises(RunError, match=f"^{why}$"):
         bed.up()
-    assert [(proof.passed, proof.problems) for proof in proofs] == [(False, [why])]
-
-
-def test_members_that_end_while_the_cluster_starts_are_named_with_the_reason(bed: Any, hosts: dict[str, Host]) -> None:
-    bed._prove_network = lambda: "proved"
-
-    def start() -> None:
-        hosts["etcd1"].ended, hosts["etcd1"].log = "exit status 1", DISK
-        hosts["etcd3"].ended, hosts["etcd3"].log = KILLED, "some line\n"
-        raise RunError(bed._broken())
-
-    bed._start_cluster = start
-    with pytest.raises(RunError) as refusal:
-        bed.up()
-    assert str(refusal.value) == (
-        "etcd1 ended while the cluster started: exit status 1: failed to commit tx: no space left; "
-        f"etcd3 ended while the cluster started: {KILLED}"
-    )
-
-
-def test_a_benchmark_server_that_ends_before_it_answers_is_told_at_once(bed: Any, hosts: dict[str, Host]) -> None:
-    bed._prove_network = lambda: "proved"
-    bed._start_cluster = lambda: Leadership("etcd1", 2)
-    bed._cluster = SimpleNamespace(size=3)
-    client = hosts[bed.plan.config.client.name]
-
-    def done(stage: Any, kind: str, text: str) -> None:
-        if kind == "cluster_up":
-            client.ended, client.log = "exit status 2", "panic: listen\n\ngoroutine 1 [running]:\nmain.main()\n"
-
-    bed._done = done
-    why = r"^the benchmark host ended before the first scenario: exit status 2: panic: listen$"
-    with pytest.raises(RunError, match=why):
-        bed.up()
-
-
-def test_an_error_before_the_first_scenario_says_who_has_ended(bed: Any, hosts: dict[str, Host]) -> None:
-    hosts["etcd2"].ended = KILLED
-    bed._during = "before the first scenario"
-    with pytest.raises(RunError, match=rf"^etcd2 ended before the first scenario: {KILLED}"), bed.causes_named():
-        raise RunError("no member answers")
+    assert [(proof.passed, proof.problems) for proof in bed.proofs] == [(False, [why])]
 
 
 @pytest.mark.simulated()
@@ -440,7 +412,9 @@ def turned(made: Bed, plan: Plan) -> list[Proof]:
     return proofs
 
 
-def test_changed_limits_are_held_and_the_last_proof_is_that_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_limits_are_held_or_lifted_and_the_last_proof_is_that_of_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Nobody has touched the network since it was proved after the last scenario."""
     first, second = plans("cpus=0.5,1", "client.cpus=1")
     made, _ = left(first, monkeypatch)
@@ -453,14 +427,9 @@ def test_changed_limits_are_held_and_the_last_proof_is_that_of_before(monkeypatc
     bed = made.bed
     assert (bed.gate.of, bed.reused, bed.loaded, bed.leader_at_start) == (2, "cluster;new-limits", True, "etcd2")
     assert bed.plan is second and bed.capacity == capacity_of(second) != capacity_of(first)
-
-
-def test_a_limit_that_was_lifted_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = plans("cpus=0.5,1")
-    free = replace(second, hosts=tuple(replace(host, cpus=None, cpu_quota_us=None) for host in second.hosts))
-    made, _ = left(first, monkeypatch)
-    turned(made, free)
-    assert made.hosts["etcd1"].limited == [(None, 100_000)]
+    bed.prove_again("after")
+    turned(made, replace(second, hosts=tuple(replace(host, cpus=None, cpu_quota_us=None) for host in second.hosts)))
+    assert made.hosts["etcd1"].limited == [*one, (None, 100_000)]
 
 
 def test_changed_links_are_as_planned_and_proved_as_the_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
