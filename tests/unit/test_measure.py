@@ -104,25 +104,10 @@ def stopping(run: Run) -> Callable[..., None]:
     return call
 
 
+ENDED = "etcd2 ended before the first scenario: killed by SIGKILL"
+
+
 # --- how it ends, and what is torn down -------------------------------------------------------------------------------
-
-
-def broken_logs(bed: FakeTestbed) -> Iterator[tuple[str, str]]:
-    yield "etcd1", "ready\n"
-    raise ConnectionResetError("the engine went away")
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "to"),
-    [(FakeTestbed, "logs", broken_logs), (RunDirectory, "write_log", raising(OSError(28, "No space left on device")))],
-)
-def test_a_log_that_cannot_be_read_or_written_does_not_keep_the_testbed_up(
-    owner: type, name: str, to: Any, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A full disk while logs are kept: containers, links and the emulator stay behind."""
-    monkeypatch.setattr(owner, name, to)
-    run()
-    assert run.downs == [1]
 
 
 def test_the_seed_that_was_drawn_is_in_every_row_and_in_the_manifest(run: Run) -> None:
@@ -187,26 +172,23 @@ def test_the_events_tell_the_tear_down_from_the_matrix_and_nothing_of_an_error_b
 
 
 @pytest.mark.parametrize(
-    ("step", "error", "kind"),
+    ("step", "error", "kind", "text"),
     [
         # Its last event was 'run_ended 0 of 1 scenarios, 0 failed', and nothing in the run directory said why.
-        ("up", RunError("the cluster did not start: etcd1 ended with exit code 1"), "run_failed"),
-        ("up", Interrupted(0), "run_interrupted"),
-        ("down", RunError("not everything could be removed"), None),
+        ("up", RunError("the cluster did not start"), "run_failed", "the cluster did not start"),
+        ("up", Interrupted(0), "run_interrupted", str(Interrupted(0))),
+        ("down", RunError("not everything could be removed"), None, "not everything could be removed"),
+        # While its settings were read back: "cannot enter the network namespace of process N".
+        ("host_facts", RunError("no process 4711"), "run_failed", ENDED),
     ],
 )
-def test_how_a_run_ended_is_in_its_events(step: str, error: BaseException, kind: str | None, run: Run) -> None:
+def test_how_a_run_ended_is_in_its_error_and_events(
+    step: str, error: BaseException, kind: str | None, text: str, run: Run
+) -> None:
     run.beds.at[step] = raising(error)
-    run.fails(type(error))
-    assert run.kinds[-1] == "run_ended"
-    assert kind is None or (kind, str(error)) in [(event["kind"], event["text"]) for event in events(run.out)]
-
-
-def test_a_member_that_ends_before_the_first_scenario_is_what_the_error_says(run: Run) -> None:
-    """While its settings were read back: "no member answers", or "cannot enter the network namespace of process N"."""
-    run.beds.at["host_facts"] = raising(RunError("cannot enter the network namespace of process 4711"))
-    run.fails(RunError, r"^etcd2 ended before the first scenario: killed by SIGKILL$")
-    assert run.downs == [1]
+    assert str(run.fails(type(error))) == text
+    assert run.kinds[-1] == "run_ended" and run.downs == [1]
+    assert kind is None or (kind, text) in [(event["kind"], event["text"]) for event in events(run.out)]
 
 
 def test_a_stop_is_heard_before_the_run_while_a_store_is_set_up_and_in_a_second_run(
@@ -223,29 +205,24 @@ def test_a_stop_is_heard_before_the_run_while_a_store_is_set_up_and_in_a_second_
     assert len(run.beds) == 1 or run.beds[1].ups == 0
 
 
-def test_every_step_of_a_tear_down_is_taken_whatever_the_one_before_it_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only RunError and OSError of a step are caught: another one of the cluster leaves every container."""
-    bed, stopped = make_bed(monkeypatch), []
-    bed.net.stop = lambda: stopped.append(True)
+@pytest.mark.simulated()
+def test_every_step_of_a_tear_down_is_taken_and_told_once_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only RunError and OSError of a step were caught: another one of the cluster left every container. A terminal
+    that was stopped (Ctrl-S) held the driver in the stage's first line, and kept the containers up."""
+    bed, told = make_bed(monkeypatch), list[str]()
+    bed.net.stop = lambda: told.append("stopped")
     bed._cluster = SimpleNamespace(close=raising(RuntimeError("cannot join thread before it is started")))
     with pytest.raises((RuntimeError, RunError)):
         bed.down()
-    assert stopped
-
-
-@pytest.mark.simulated()
-def test_the_testbed_is_down_before_that_is_told() -> None:
-    """A terminal that is stopped (Ctrl-S) held the driver in the stage's first line, and kept the containers up."""
-    told: list[str] = []
 
     class Shown(Silent):
         def stage(self, name: str, seconds: float | None = None) -> Any:
             told.append(f"{name} {seconds == 0.5}")
             return super().stage(name)
 
-    bed = SimpleNamespace(down=lambda: (clock.sleep(0.5), told.append("down")), after_down="")
-    testbed_module.take_down(bed, Shown())  # type: ignore[arg-type]
-    assert told == ["down", "tear-down True"]
+    other: Any = SimpleNamespace(down=lambda: (clock.sleep(0.5), told.append("down")), after_down="")
+    testbed_module.take_down(other, Shown())
+    assert told == ["stopped", "down", "tear-down True"]
 
 
 @pytest.mark.simulated(seeds=20, preempt=0.2)
@@ -328,14 +305,13 @@ def test_a_network_of_which_nothing_is_known_at_the_end_is_not_held_to_be_right(
     assert run.downs == [1]
 
 
-def test_a_network_that_is_gone_is_not_measured_again(run: Run) -> None:
+def test_a_network_that_is_gone_is_not_measured_again_and_hosts_that_send_cast_no_doubt_on_a_right_one(
+    run: Run,
+) -> None:
     run.beds.at["up"] = lambda bed: setattr(bed, "failure", "the link emulator ended: killed by SIGKILL")
     run.beds.at["prove_again"] = lambda bed: pytest.fail("there is no network")
     run()
     assert run.errors[0].startswith("not run: the link emulator ended")
-
-
-def test_hosts_that_still_send_cast_no_doubt_where_nothing_seems_wrong() -> None:
     right = NetworkProof("after", (Check("etcd1>s1", "rate", "proved", "20 Mbit/s"),))
     assert right.doubted(BUSY) == right and network_finding(right) is None
 
@@ -354,27 +330,26 @@ def test_rows_of_a_run_that_ended_before_its_last_proof_do_not_say_that_the_netw
 # --- results that cannot be written, or whose files are taken away ----------------------------------------------------
 
 
-def test_a_row_that_finds_no_room_ends_the_matrix_and_is_in_the_run_directory(run: Run) -> None:
+@pytest.mark.parametrize("again", [False, True], ids=["", "until the tear-down, with the containers' data"])
+def test_a_row_that_finds_no_room_ends_the_matrix_and_is_in_the_run_directory_or_written_later(
+    run: Run, again: bool
+) -> None:
     """A full disk: a traceback, the rest had no rows; what was measured was lost."""
     run.beds.special[2] = filling(run)
+    run.beds.at["down"] = lambda bed: again and setattr(run, "full", False)
     refused = run.fails(RowsNotWrittenError, repeat=4)
     reason = f"{run.out} cannot be written: File too large"
-    assert str(refused) == (
-        f"{reason}\n"
-        "  3 of 4 rows are not in it.\n"
-        f"  3 of them are in {find_run(run.out) / 'scenarios.jsonl'}.\n"
-        "  Raise the limit of file sizes (ulimit -f), then run again."
-    )
-    assert refused.rows == () and run.errors == ["-"] and run.downs == [1]
-    assert run.kept == ["-", "-", f"not run: {reason}", f"not run: {reason}"]
-
-
-def test_rows_that_found_no_room_are_written_when_there_is_some_again(run: Run) -> None:
-    """The containers' data went with them."""
-    run.beds.special[2] = filling(run)
-    run.beds.at["down"] = lambda bed: setattr(run, "full", False)
-    run.fails(RowsNotWrittenError, r"\n  All 3 rows are in it: at the end of the run it took them.\n", repeat=3)
-    assert run.errors == run.kept == ["-", "-", f"not run: {run.out} cannot be written: File too large"]
+    kept = ["-", "-", f"not run: {reason}", f"not run: {reason}"]
+    assert (run.kept, run.errors, run.downs) == (kept, kept if again else ["-"], [1])
+    if again:
+        assert "\n  All 4 rows are in it: at the end of the run it took them.\n" in str(refused)
+    else:
+        assert refused.rows == () and str(refused) == (
+            f"{reason}\n"
+            "  3 of 4 rows are not in it.\n"
+            f"  3 of them are in {find_run(run.out) / 'scenarios.jsonl'}.\n"
+            "  Raise the limit of file sizes (ulimit -f), then run again."
+        )
 
 
 def test_a_row_that_is_in_no_file_is_in_the_message(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,31 +377,35 @@ def test_a_run_that_was_asked_to_end_and_has_rows_that_found_no_room_tells_both(
     assert "2 of 2 rows are not in it.\n  2 of them are in" in ended.__notes__[0]
 
 
-@pytest.mark.parametrize("method", ["write_manifest", "add_proof", "add_scenario", "add_event", "write_log"])
+def broken_logs(bed: FakeTestbed) -> Iterator[tuple[str, str]]:
+    yield "etcd1", "ready\n"
+    raise ConnectionResetError("the engine went away")
+
+
+@pytest.mark.parametrize("method", ["write_manifest", "add_proof", "add_scenario", "add_event", "write_log", "logs"])
 def test_a_run_directory_that_cannot_be_written_stops_nothing_and_is_told_once(
     run: Run, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    """Read-only or full: the manifest ended the run before it began, a scenario's line had its row written twice."""
-    monkeypatch.setattr(RunDirectory, method, raising(OSError(30, "Read-only file system")))
+    """Read-only or full: the manifest ended the run before it began, a scenario's line had its row written twice, and
+    containers, links and the emulator stayed behind; also where the engine is gone while logs are read."""
+    refuse = raising(OSError(30, "Read-only file system"))
+    owner = FakeTestbed if method == "logs" else RunDirectory
+    monkeypatch.setattr(owner, method, broken_logs if method == "logs" else refuse)
     run.beds.at["up"] = lambda bed: bed.on_proof(SimpleNamespace()) if method == "add_proof" else None
     result = run(repeat=3)
-    assert (result.failed, run.errors) == (0, ["-", "-", "-"])
-    assert [note for note in run.told.notes if "cannot" in note] == [
-        f"{result.directory} cannot be kept as a whole: Read-only file system; the run goes on"
-    ]
+    assert (result.failed, run.errors, run.downs) == (0, ["-", "-", "-"], [1])
+    told = [f"{result.directory} cannot be kept as a whole: Read-only file system; the run goes on"]
+    assert method == "logs" or [note for note in run.told.notes if "cannot" in note] == told
 
 
 # --- `run --repeat N --fresh`: a cluster for each repetition ----------------------------------------------------------
 
 
-def clusters(run: Run) -> list[tuple[str, ...]]:
-    return [tuple(row[name] for name in ("Repetition", "Cluster", "Error")) for row in rows(run.out)]
-
-
 def test_each_repetition_has_a_cluster_of_its_own_and_the_one_before_is_gone(run: Run) -> None:
     run.beds.at["up"] = lambda bed: [other.downs for other in run.beds[:-1]].count(0) and pytest.fail("two at once")
     run(repeat=3, fresh=True)
-    assert clusters(run) == [("1", "1", "-"), ("2", "2", "-"), ("3", "3", "-")]
+    own = [tuple(row[name] for name in ("Repetition", "Cluster", "Error")) for row in rows(run.out)]
+    assert own == [("1", "1", "-"), ("2", "2", "-"), ("3", "3", "-")]
     assert [(bed.ups, bed.downs, len(bed.server.asked)) for bed in run.beds] == [(1, 1, 1)] * 3
     found = read_run(find_run(run.out))
     assert found.manifest is not None
@@ -441,33 +420,44 @@ def test_each_repetition_has_a_cluster_of_its_own_and_the_one_before_is_gone(run
     assert (run.kinds.count("matrix_began"), run.kinds.count("run_ended"), run.kinds[-1]) == (1, 1, "run_ended")
 
 
-def test_without_fresh_the_rows_say_that_they_share_one(run: Run) -> None:
-    run(repeat=3)
-    assert clusters(run) == [("1", "1", "-"), ("2", "1", "-"), ("3", "1", "-")] and len(run.beds) == 1
+LOST, GATE, GONE = "etcd1 was OOM-killed; etcd2 was OOM-killed", "etcd2 did not wait", "the Docker engine has ended"
+LEFT = "container cnenv-x-etcd1 could not be removed"
+NO_ROOM = "cannot be written: File too large"
 
 
-def test_a_cluster_that_dies_costs_its_own_repetition(run: Run) -> None:
-    """Two of three members die in the first repetition; the second one is measured on new ones."""
-    run.beds.special[1] = lambda: run.beds[0].cluster.kill("etcd1", "etcd2") or Answer(None, "10 requests failed")
-    assert run(repeat=2, fresh=True).failed == 1
-    lost = "etcd1 was OOM-killed; etcd2 was OOM-killed; 10 requests failed"
-    assert clusters(run) == [("1", "1", lost), ("2", "2", "-")] and run.downs == [1, 1]
-
-
-def test_a_testbed_that_has_failed_ends_the_run(run: Run) -> None:
-    """The engine ends in the second of three repetitions: no third testbed is tried."""
-    gone = "the Docker engine has ended"
-    run.beds.special[2] = lambda: setattr(run.beds[1], "failure", gone) or Answer(None, "no answer")
-    run(repeat=3, fresh=True)
-    assert run.errors == ["-", f"{gone}; no answer", f"not run: {gone}"] and run.downs == [1, 1]
-
-
-def test_a_testbed_that_does_not_come_up_leaves_the_rest_not_run(run: Run) -> None:
-    why = "etcd2 did not wait at its gate"
-    run.beds.at["up"] = lambda bed: raising(RunError(why))() if len(run.beds) == 2 else None
-    run.fails(RunError, why, repeat=3, fresh=True)
-    assert clusters(run) == [("1", "1", "-"), ("2", "-", f"not run: {why}"), ("3", "-", f"not run: {why}")]
-    assert run.downs == [1, 1] and (run.kinds.count("run_failed"), run.kinds.count("run_ended")) == (1, 1)
+@pytest.mark.parametrize(
+    ("fresh", "call", "happens", "raised", "kept", "beds"),
+    [
+        (False, 9, None, None, ["1 -", "1 -", "1 -"], 1),  # the rows say that they share one
+        (True, 1, lambda beds: beds[0].cluster.kill("etcd1", "etcd2") or Answer(None, "10 requests failed"),
+            None, [f"1 {LOST}; 10 requests failed", "2 -", "3 -"], 3),
+        (True, 2, lambda beds: setattr(beds[1], "failure", GONE) or Answer(None, "no answer"),
+            None, ["1 -", f"2 {GONE}; no answer", f"- not run: {GONE}"], 2),
+        (True, "up", lambda beds: len(beds) == 2 and raising(RunError(GATE))(),
+            GATE, ["1 -", *[f"- not run: {GATE}"] * 2], 2),
+        # It is in the way of the next one, which has the same names.
+        (True, "down", raising(RunError(LEFT)), LEFT, ["1 -", *[f"- not run: {LEFT}"] * 2], 1),
+        (True, 1, None, NO_ROOM, ["1 -", *[f"- not run: OUT {NO_ROOM}"] * 2], 1),
+    ],
+    ids=["shared", "two members die", "the engine ends", "it does not come up", "it stays", "no room"],
+)  # fmt: skip
+def test_what_strikes_a_cluster_costs_its_own_repetition_or_ends_the_run(
+    run: Run, fresh: bool, call: Any, happens: Any, raised: str | None, kept: list[str], beds: int
+) -> None:
+    strike = filling(run) if happens is None else lambda *_: happens(run.beds)
+    (run.beds.at if isinstance(call, str) else run.beds.special)[call] = strike
+    if raised is not None:
+        run.fails(RunError, raised, repeat=3, fresh=fresh)
+    else:
+        assert run(repeat=3, fresh=fresh).failed == sum(" -" not in text for text in kept)
+    lines = read_run(find_run(run.out)).scenarios
+    found = [f"{line['cluster'] or '-'} {line['error'] or '-'}".replace(str(run.out), "OUT") for line in lines]
+    assert (found, run.downs, run.kinds.count("run_ended")) == (kept, [1] * beds, 1)
+    assert run.full or [f"{row['Cluster']} {row['Error']}" for row in rows(run.out)] == kept
+    if call == "down":
+        assert events(run.out)[-1]["text"] == f"3 of 3 scenarios have rows: 1 valid, 2 failed; {LEFT}"
+    if call == "up":
+        assert run.kinds.count("run_failed") == 1
 
 
 @pytest.mark.parametrize("moment", ["down", "up", "scenario"])
@@ -482,20 +472,3 @@ def test_who_asks_a_run_to_end_between_or_in_repetitions_has_every_row_and_nothi
     assert first == "-" and len(others) == 2
     assert all(error.startswith("not run: ") for error in others[1 if moment == "scenario" else 0 :])
     assert run.downs == [1] * (1 if moment == "down" else 2) and run.kinds.count("run_interrupted") == 1
-
-
-def test_a_tear_down_that_fails_brings_no_other_cluster_up(run: Run) -> None:
-    """What could not be removed is in the way of the next one, which has the same names."""
-    why = "container cnenv-x-etcd1 could not be removed"
-    run.beds.at["down"] = raising(RunError(why))
-    run.fails(RunError, why, repeat=2, fresh=True)
-    assert len(run.beds) == 1 and run.errors == ["-", f"not run: {why}"]
-    assert events(run.out)[-1]["text"] == f"2 of 2 scenarios have rows: 1 valid, 1 failed; {why}"
-
-
-def test_a_row_that_finds_no_room_ends_a_run_of_several_clusters(run: Run) -> None:
-    run.beds.special[1] = filling(run)
-    run.fails(RunError, "File too large", repeat=3, fresh=True)
-    first, *others = run.kept
-    assert len(run.beds) == 1
-    assert first == "-" and len(others) == 2 and all("not run" in error for error in others)
