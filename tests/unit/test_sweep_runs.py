@@ -75,12 +75,26 @@ def test_each_cell_is_measured_once_for_each_repetition_in_the_order_that_is_rec
     assert notes.tallies[-1].left_s < notes.tallies[0].left_s
 
 
-def test_the_same_command_measures_nothing_again(sweep: Sweeping) -> None:
+def test_the_same_command_measures_nothing_again_also_by_a_torn_journal_and_a_changed_one_what_is_new(
+    sweep: Sweeping,
+) -> None:
     sweep.run()
-    before = sweep.out.read_bytes()
+    before, cells = sweep.out.read_bytes(), rows(sweep.out)
     assert sweep.run() == ALL
     assert sweep.out.read_bytes() == before and sweep.beds.asked == CELLS
     assert sweep.notes.notes == [f"in {sweep.out} so far: {CELLS} measurements: {CELLS} valid; 0 are left"]
+    with journal_of(sweep.out).open("ab") as file:
+        file.write(b'{"schema": 1, "kind": "run", "ru')
+    assert sweep.run() == ALL and sweep.beds.asked == CELLS
+    assert any("1 lines of" in note and "cannot be read" in note for note in sweep.notes.notes)
+    assert sweep.run(*AXES, "cpus=0.5") == ALL  # what is added to it is whole
+    assert sweep.run("mem=512m,1g", *AXES[1:]) == ALL
+    assert sweep.beds.asked == 2 * CELLS + CELLS // 2 and rows(sweep.out)[:CELLS] == cells
+    notes = [note for note in sweep.notes.notes if "none of this sweep" in note]
+    assert [note.split(" in ")[0] for note in notes] == ["12 cells"] and notes[0].count("mem=256m") == 8
+    journal_of(sweep.out).unlink()
+    (note,) = sweep.of().notes()
+    assert note.startswith(f"{CELLS} rows of these cells") and "put the journal back" in note
 
 
 # --- a sweep that was ended -------------------------------------------------------------------------------------------
@@ -132,17 +146,7 @@ def test_without_a_seed_the_first_one_orders_what_is_left(sweep: Sweeping) -> No
     assert values(sweep, "LinkSeed")[::2] == ["5", "91", "7"]
 
 
-def test_a_journal_that_was_torn_is_read_as_far_as_it_goes(sweep: Sweeping) -> None:
-    sweep.run()
-    with journal_of(sweep.out).open("ab") as file:
-        file.write(b'{"schema": 1, "kind": "run", "ru')
-    assert sweep.run() == ALL
-    assert sweep.beds.asked == CELLS
-    assert any("1 lines of" in note and "cannot be read" in note for note in sweep.notes.notes)
-    assert sweep.run(*AXES, "cpus=0.5") == ALL  # what is added to it is whole
-
-
-def test_ctrl_c_loses_the_running_cell_alone(sweep: Sweeping) -> None:
+def test_ctrl_c_loses_the_running_cell_alone_and_begins_no_other_testbed(sweep: Sweeping) -> None:
     """The rows before it are those of a network that was measured afterwards, and none says 'interrupted'."""
     sweep.beds.special[3] = sweep.interrupt
     with pytest.raises(Interrupted):
@@ -151,15 +155,13 @@ def test_ctrl_c_loses_the_running_cell_alone(sweep: Sweeping) -> None:
     directory = next(sweep.out.with_suffix(".runs").iterdir())
     errors = [line["error"] for line in read_run(directory).scenarios]
     assert errors[2:] == ["interrupted", "not run: interrupted by SIGINT"]
-    assert sweep.run() == ALL
-    assert set(measured(sweep.out).values()) == {1} and sweep.beds.asked == CELLS + 1
-
-
-def test_ctrl_c_between_two_testbeds_begins_no_other_one(sweep: Sweeping) -> None:
-    sweep.on_ended = lambda: sweep.stop.request(2) if len(sweep.notes.ended) == 4 else None
+    sweep.on_ended = lambda: sweep.stop.request(2) if len(rows(sweep.out)) == 4 else None
     with pytest.raises(Interrupted):
         sweep.run()
-    assert len(rows(sweep.out)) == 4 and sum(bed.ups for bed in sweep.beds) == 1
+    assert len(rows(sweep.out)) == 4 and sum(bed.ups for bed in sweep.beds) == 2
+    sweep.on_ended = bool
+    assert sweep.run() == ALL
+    assert set(measured(sweep.out).values()) == {1} and sweep.beds.asked == CELLS + 1
 
 
 def test_a_full_disk_stops_with_what_it_has(sweep: Sweeping, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,15 +178,6 @@ def test_a_full_disk_stops_with_what_it_has(sweep: Sweeping, monkeypatch: pytest
             sweep.run()
     assert len(rows(sweep.out)) == 2 and sweep.beds.asked == 3
     assert sweep.run() == ALL and set(measured(sweep.out).values()) == {1}
-
-
-def test_a_changed_sweep_keeps_what_no_longer_fits_apart(sweep: Sweeping) -> None:
-    sweep.run()
-    before = rows(sweep.out)
-    assert sweep.run("mem=512m,1g", *AXES[1:]) == ALL
-    assert sweep.beds.asked == CELLS + CELLS // 2 and rows(sweep.out)[:CELLS] == before
-    (note,) = [note for note in sweep.notes.notes if "none of this sweep" in note]
-    assert note.startswith("4 cells in") and note.count("mem=256m") == 4
 
 
 # --- what is a result, and what is measured again ---------------------------------------------------------------------
@@ -245,18 +238,15 @@ def test_what_the_journal_did_not_take_is_told_again(sweep: Sweeping, monkeypatc
     assert sweep.run() == ALL and len(lines(sweep.out, "failed")) == 1
 
 
-def test_a_testbed_that_cannot_be_brought_up_is_tried_again(sweep: Sweeping) -> None:
-    sweep.beds.at["up"] = once(RunError("etcd1 did not start"))
-    assert sweep.run() == ALL
-    assert len(sweep.beds) == 3 and len(rows(sweep.out)) == CELLS
-    assert any("4 cells could not be measured" in note and "etcd1 did not start" in note for note in sweep.notes.notes)
-
-
-def test_a_machine_on_which_nothing_comes_up_ends_the_sweep(sweep: Sweeping) -> None:
+def test_a_testbed_that_cannot_be_brought_up_is_tried_again_and_where_none_can_the_sweep_ends(sweep: Sweeping) -> None:
     sweep.beds.at["up"] = raising(RunError("no such device"))
     with pytest.raises(RunError, match="3 testbeds in a row could not be used, so the sweep ends: no such device"):
         sweep.run()
     assert len(sweep.beds) == 3
+    sweep.beds.at["up"] = once(RunError("etcd1 did not start"))
+    assert sweep.run() == ALL
+    assert len(sweep.beds) == 6 and len(rows(sweep.out)) == CELLS
+    assert any("4 cells could not be measured" in note and "etcd1 did not start" in note for note in sweep.notes.notes)
 
 
 def test_a_testbed_that_cannot_be_ends_nothing_but_itself(sweep: Sweeping) -> None:
@@ -291,8 +281,13 @@ def test_a_cell_inherits_no_damage_of_another_one(
     assert note == "6 measurements get a new testbed: not all went well on the one before"
 
 
-def test_a_data_set_that_cannot_be_loaded_leaves_no_testbed_to_other_cells(sweep: Sweeping) -> None:
-    sweep.beds.special[1] = FAILED
+def test_the_data_set_is_loaded_once_for_all_topologies_of_a_testbed_which_it_leaves_where_it_fails(
+    sweep: Sweeping,
+) -> None:
+    counts = sweep.run("cpus=0.5,1", only="read-linearizable-50x*")
+    assert len(sweep.beds) == 1 and sweep.beds.asked == counts.measured + 1
+    sweep.out = sweep.out.with_name("failed.csv")
+    sweep.beds.special[sweep.beds.asked + 1] = FAILED
     sweep.run("cpus=0.5,1", only="read-linearizable-50x*")
     assert values(sweep, "Reused") == ["nothing", "nothing"]
 
@@ -309,14 +304,7 @@ def test_what_was_tried_last_decides_after_a_resume_too(sweep: Sweeping) -> None
 # --- rows of something else -------------------------------------------------------------------------------------------
 
 
-def test_rows_without_their_journal_are_named_and_not_counted(sweep: Sweeping) -> None:
-    sweep.run()
-    journal_of(sweep.out).unlink()
-    (note,) = sweep.of().notes()
-    assert note.startswith(f"{CELLS} rows of these cells") and "put the journal back" in note
-
-
-def test_a_journal_of_another_version_is_refused_by_name(sweep: Sweeping) -> None:
+def test_a_journal_of_another_version_and_a_file_of_other_columns_are_refused_by_name(sweep: Sweeping) -> None:
     sweep.run("clients=5")
     journal = journal_of(sweep.out)
     journal.write_text(journal.read_text().replace('"schema": 1', '"schema": 2'))
@@ -324,13 +312,10 @@ def test_a_journal_of_another_version_is_refused_by_name(sweep: Sweeping) -> Non
         sweep.of()
     journal.write_text('{"schema": 1, "kind": "sweep", "seed": Infinity}\n[1]\n')
     assert "2 lines" in sweep.of().notes()[0]
-
-
-@pytest.mark.parametrize("header", [csv_file.SEED_COLUMNS, (*csv_file.COLUMNS[:-1], "Other")])
-def test_a_file_of_other_columns_is_refused(header: tuple[str, ...], sweep: Sweeping) -> None:
-    sweep.out.write_text(",".join(header) + "\n" + ",".join("1" for _ in header) + "\n")
-    with pytest.raises(UsageError, match="has not the columns of this version"):
-        sweep.of()
+    for header in (csv_file.SEED_COLUMNS, (*csv_file.COLUMNS[:-1], "Other")):
+        sweep.out.write_text(",".join(header) + "\n" + ",".join("1" for _ in header) + "\n")
+        with pytest.raises(UsageError, match="has not the columns of this version"):
+            sweep.of()
 
 
 @pytest.mark.parametrize(
@@ -394,15 +379,12 @@ def test_an_interval_that_cannot_be_is_refused(repeat: int, until: Until, words:
         sweep.of(repeat=repeat, until=until)
 
 
-def test_cells_are_repeated_until_their_median_is_known_and_no_more(sweep: Sweeping) -> None:
-    for _ in range(2):
+def test_cells_are_repeated_until_their_median_is_known_by_rows_that_are_certainly_valid(sweep: Sweeping) -> None:
+    for _ in range(2):  # and no more
         assert sweep.run("clients=5,10", until=Until(0.05), repeat=1) == Counts(6 * 2, 0, 0, 0)
-
-
-def test_rows_that_are_not_certainly_valid_tell_nothing_of_the_median(sweep: Sweeping) -> None:
-    sweep.beds.special = dict.fromkeys(range(1, 20), Answer(result_of(ok=10), None))
+    sweep.beds.special = dict.fromkeys(range(1, 30), Answer(result_of(ok=10), None))
     # Nor would more of them.
-    assert sweep.run("clients=5", until=Until(0.05, most=9)) == Counts(6, 0, 0, 1)
+    assert sweep.run("clients=20", until=Until(0.05, most=9)) == Counts(6, 0, 0, 1)
 
 
 def test_the_repetitions_of_a_cell_that_varies_are_bounded(sweep: Sweeping, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -478,16 +460,6 @@ def test_topologies_that_take_testbeds_of_their_own_have_them(sweep: Sweeping) -
     assert all(len(set(block)) == 4 for block in memory)
 
 
-def test_a_change_that_fails_is_told_and_a_new_testbed_brought_up(sweep: Sweeping) -> None:
-    sweep.beds.at["turn_to"] = once(RunError("the kernel holds cpu_quota_us=50000 instead of 100000"))
-    assert sweep.run(*STANDING) == ALL
-    assert [bed[:2] for bed in beds(sweep)] == [(1, 1)] * 2
-    assert values(sweep, "Reused")[:4] == ["nothing", "cluster"] * 2
-    (note,) = [note for note in sweep.notes.notes if "cpu_quota_us=50000" in note]
-    assert "could not be changed" in note and "a new one is brought up" in note
-    assert "testbed_not_reused" in kinds(sweep)[1] and set(measured(sweep.out).values()) == {1}
-
-
 @pytest.mark.parametrize("reason", ["a cell failed", "wrong", "not proved", "unfit"])
 def test_a_testbed_on_which_something_went_wrong_is_left_to_nobody(
     reason: str, sweep: Sweeping, monkeypatch: pytest.MonkeyPatch
@@ -511,11 +483,18 @@ def test_a_testbed_on_which_something_went_wrong_is_left_to_nobody(
     assert "testbed_not_left" in kinds(sweep)[0] and "testbed_left" in kinds(sweep)[1]
 
 
-def test_what_ends_a_testbed_between_two_topologies_is_told_before_the_next_one(sweep: Sweeping) -> None:
-    sweep.beds.at["rest"] = lambda bed: bed is sweep.beds[0] and sweep.lose()
+@pytest.mark.parametrize("call", ["turn_to", "rest"])
+def test_a_change_that_fails_or_an_end_between_two_topologies_is_told_and_a_new_testbed_brought_up(
+    call: str, sweep: Sweeping
+) -> None:
+    refused = once(RunError("the kernel holds cpu_quota_us=50000 instead of 100000"))
+    sweep.beds.at[call] = refused if call == "turn_to" else lambda bed: bed is sweep.beds[0] and sweep.lose()
     assert sweep.run(*STANDING) == ALL
     assert [bed[:2] for bed in beds(sweep)] == [(1, 1)] * 2
-    assert any(DIED in note for note in sweep.notes.notes) and set(values(sweep, "Error")) == {"-"}
+    assert values(sweep, "Reused")[:4] == ["nothing", "cluster"] * 2 and set(values(sweep, "Error")) == {"-"}
+    (note,) = [note for note in sweep.notes.notes if ("cpu_quota_us=50000" if call == "turn_to" else DIED) in note]
+    assert "could not be changed" in note and "a new one is brought up" in note
+    assert "testbed_not_reused" in kinds(sweep)[1] and set(measured(sweep.out).values()) == {1}
 
 
 @pytest.mark.parametrize("moment", ["in a cell", "rest", "turn_to"])
@@ -543,11 +522,6 @@ def test_a_fault_of_the_program_leaves_nothing_standing(
     with pytest.raises(ValueError, match="a fault of ours"):
         sweep.run(*STANDING)
     assert [(bed.ups, bed.downs, bed.rests) for bed in sweep.beds] == [(1, 1, 1)]
-
-
-def test_the_data_set_is_loaded_once_for_all_topologies_of_a_testbed(sweep: Sweeping) -> None:
-    counts = sweep.run("cpus=0.5,1", only="read-linearizable-50x*")
-    assert len(sweep.beds) == 1 and sweep.beds.asked == counts.measured + 1
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
