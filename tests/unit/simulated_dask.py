@@ -255,3 +255,9 @@ class Cluster:
         for path in self.out.with_suffix(".runs").glob("*"):
             checked = check(path)
             assert checked is not None and not checked.changed
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cluster]:
+    """Makes the ``Cluster`` of the running simulation."""
+    return lambda *names: Cluster(World.current, tmp_path, monkeypatch, *names)

@@ -161,23 +161,17 @@ def order(block: int, seed: int = 7, wanted: set[str] | None = None) -> list[lis
     return [[cell.identity for cell in cells] for _, cells in ORDERED.order(block, seed, chosen)]
 
 
-def test_each_block_has_every_cell_once_in_an_order_of_its_own() -> None:
-    blocks = [order(block) for block in (1, 2, 3)]
-    for block in blocks:
-        flat = [cell for bed in block for cell in bed]
-        assert len(block) == 6 and len(flat) == len(set(flat)) == len(ORDERED.cells)
-    assert len({str(block) for block in blocks}) == 3
-    assert order(1) == blocks[0] != order(1, seed=8)
-    beds = {tuple(sorted(bed)): [str(bed)] for bed in blocks[0]}
-    for bed in (*blocks[1], *blocks[2]):
-        beds[tuple(sorted(bed))].append(str(bed))
-    assert all(len(set(orders)) > 1 for orders in beds.values())
-
-
 @given(st.sets(st.sampled_from(sorted(identities(ORDERED)))), st.integers(1, 50))
-def test_what_is_left_out_leaves_the_others_where_they_are(wanted: set[str], block: int) -> None:
-    flat = [cell for bed in order(block) for cell in bed if cell in wanted]
-    assert [cell for bed in order(block, wanted=wanted) for cell in bed] == flat
+def test_each_block_has_every_cell_once_in_an_order_that_those_left_out_do_not_change(
+    wanted: set[str], number: int
+) -> None:
+    block, other = order(number), order(number + 1)
+    flat = [cell for bed in block for cell in bed]
+    assert len(block) == 6 and len(flat) == len(set(flat)) == len(ORDERED.cells)
+    assert [cell for bed in order(number, wanted=wanted) for cell in bed] == [cell for cell in flat if cell in wanted]
+    assert order(number) == block and block not in (other, order(number, seed=8))
+    beds = {tuple(sorted(bed)): bed for bed in block}
+    assert any(beds[tuple(sorted(bed))] != bed for bed in other), "cells of a testbed, too"
 
 
 def test_the_place_of_a_cell_says_nothing_of_its_values() -> None:
@@ -228,9 +222,7 @@ def test_an_interval_is_narrow_on_both_sides() -> None:
 def test_what_a_row_means(row: tuple[str, str, list[str]], result: str) -> None:
     assert result_of(*row)[0] == result
     assert result_of(*row, machine_failed=True)[0] == "machine"
-
-
-def test_findings_of_the_machine_are_findings_that_make_rows_doubtful() -> None:
+    # Findings of the machine make rows doubtful.
     assert all({"invalid", "unknown"} & {*RULES[kind].effects} for kind in OF_THE_MACHINE)
     named = {kind for kind in RULES if kind.startswith(("generator_", "links_", "link_", "machine_", "network_"))}
     assert named <= OF_THE_MACHINE
@@ -299,28 +291,18 @@ def test_an_axis_leaves_scenarios_that_do_not_have_it_as_they_are() -> None:
     writes = [one for one in found if one.scenario.type == "write"]
     assert len(writes) == 24 and {one.coordinates for one in writes} == {()}
     assert len({one.scenario for one in writes}) == 12
-    assert {one.coordinates for one in found if one.scenario.type == "read"} == {
-        (("consistency", "l"),),
-        (("consistency", "s"),),
-    }
-
-
-def test_the_size_of_values_is_that_of_the_data_set_where_reads_read_it() -> None:
+    reads = {one.coordinates for one in found if one.scenario.type == "read"}
+    assert reads == {(("consistency", "l"),), (("consistency", "s"),)}
+    # The size of values is that of the data set where reads read it.
     (one, *_) = expanded(THREE, "valSize=64", "dataset.keys=500", kind="read")
     assert (one.dataset.val_size, one.dataset.keys, one.scenario.val_size) == (64, 500, 64)
     assert {one.dataset for one in expanded(THREE, "valSize=64,100")} == {QUICK.dataset}
 
 
-def test_a_file_zips_excludes_and_follows(tmp_path: Path) -> None:
-    path = written(
-        tmp_path,
-        axes=[
-            {"clients": [10, 50], "valSize": [100, 1000], "conns": "clients / 10"},
-            {"link_delay": ["1ms", "5ms"]},
-        ],
-        exclude=[{"link_delay": "1000us", "clients": 50}],
-    )
-    found = expanded(path)
+def test_a_file_zips_excludes_and_follows_and_a_setting_takes_the_place_of_its_axis(tmp_path: Path) -> None:
+    zipped = {"clients": [10, 50], "valSize": [100, 1000], "conns": "clients / 10"}
+    excluded = [{"link_delay": "1000us", "clients": 50}]
+    found = expanded(written(tmp_path, axes=[zipped, {"link_delay": ["1ms", "5ms"]}], exclude=excluded))
     values = dict.fromkeys(
         (one.scenario.clients, one.scenario.conns, one.scenario.val_size, one.config.nodes[0].delay_ns) for one in found
     )
@@ -331,15 +313,11 @@ def test_a_file_zips_excludes_and_follows(tmp_path: Path) -> None:
     again = expanded(written(tmp_path, axes=[{"clients": [10, 50, 50], "total": [100, 100, 200]}]))
     loads = dict.fromkeys((one.scenario.clients, one.scenario.total) for one in again)
     assert [*loads] == [(10, 100), (50, 100), (50, 200)]
-
-
-def test_a_setting_takes_the_place_of_the_files_axis(tmp_path: Path) -> None:
     path = written(tmp_path, axes=[{"clients": [10, 20], "conns": [1, 2]}, {"cpus": [1, 2]}])
     found = expanded(path, "cpus=0.5", "mem=1g")
     assert {(one.scenario.clients, one.scenario.conns) for one in found} == {(10, 1), (20, 2)}
-    assert {(one.config.nodes[0].cpus, one.config.nodes[0].memory_bytes) for one in found} == {
-        (Decimal("0.5"), 1 << 30)
-    }
+    nodes = [one.config.nodes[0] for one in found]
+    assert {(node.cpus, node.memory_bytes) for node in nodes} == {(Decimal("0.5"), 1 << 30)}
 
 
 SHARED = {

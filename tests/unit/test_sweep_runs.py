@@ -419,9 +419,14 @@ def beds(sweep: Sweeping) -> list[tuple[int, int, int]]:
     return [(bed.ups, bed.downs, len(bed.turned)) for bed in sweep.beds]
 
 
-def test_a_block_has_one_testbed_where_links_and_cpu_limits_alone_differ(sweep: Sweeping) -> None:
+def test_a_block_has_one_testbed_where_links_and_cpu_limits_alone_differ(
+    sweep: Sweeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+    monkeypatch.setattr(measure_module, "keep_costs", lambda plan, facts, clusters, _: kept.append(len(clusters)))
     assert sweep.run(*STANDING, repeat=2) == Counts(2 * CELLS, 0, 0)
     assert beds(sweep) == [(1, 1, 3)] * 2 and [bed.rests for bed in sweep.beds] == [3, 3]
+    assert kept == [1, 0, 0, 0] * 2, "what a disk takes counts once for all topologies of a testbed"
     found = values(sweep, "Reused")
     assert found[::8] == ["nothing"] * 2 and set(found[1::2]) == {"cluster"}
     expected = [change.reused for bed in sweep.beds for change in bed.turned]
@@ -429,27 +434,9 @@ def test_a_block_has_one_testbed_where_links_and_cpu_limits_alone_differ(sweep: 
     assert set(values(sweep, "Valid")) == {"yes"}, "each topology has its own proof after its last cell"
     assert [line["repetition"] for line in lines(sweep.out, "run")] == [1] * 4 + [2] * 4
     assert len(set(values(sweep, "RunId"))) == 8
-    assert [("testbed_reused" in told, told[-2]) for told in kinds(sweep)] == [
-        (False, "testbed_left"),
-        (True, "testbed_left"),
-        (True, "testbed_left"),
-        (True, "tear_down_began"),
-    ] * 2
+    told = [("testbed_reused" in kind, kind[-2]) for kind in kinds(sweep)]
+    assert told == [(False, "testbed_left"), *[(True, "testbed_left")] * 2, (True, "tear_down_began")] * 2
     assert [bed.plan.options.seed for bed in sweep.beds] == [5, 6]
-
-
-def test_what_is_changed_follows_from_the_two_topologies(sweep: Sweeping, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a disk takes counts once for all topologies of a testbed."""
-    kept: list[int] = []
-    monkeypatch.setattr(measure_module, "keep_costs", lambda plan, facts, clusters, _: kept.append(len(clusters)))
-    sweep.run("cpus=0.5,0.75,1")
-    for change in sweep.beds[0].turned:
-        assert [host.name for host in change.limits] == ["etcd1", "etcd2", "etcd3"] and not change.links
-    assert kept == [1, 0, 0]
-    sweep.out = sweep.out.with_name("links.csv")
-    sweep.run("link_delay=1ms,2ms")
-    (change,) = sweep.beds[1].turned
-    assert [link.a for link in change.links] == ["etcd1", "etcd2", "etcd3", "benchmark"] and not change.limits
 
 
 def test_topologies_that_take_testbeds_of_their_own_have_them(sweep: Sweeping) -> None:
@@ -497,31 +484,24 @@ def test_a_change_that_fails_or_an_end_between_two_topologies_is_told_and_a_new_
     assert "testbed_not_reused" in kinds(sweep)[1] and set(measured(sweep.out).values()) == {1}
 
 
-@pytest.mark.parametrize("moment", ["in a cell", "rest", "turn_to"])
-def test_ctrl_c_leaves_nothing_standing(moment: str, sweep: Sweeping) -> None:
-    if moment == "in a cell":
-        sweep.beds.special[3] = sweep.interrupt
-    else:
-        sweep.beds.at[moment] = lambda bed: sweep.stop.request(2) if moment == "rest" else sweep.interrupt()
-    with pytest.raises(Interrupted):
-        sweep.run(*STANDING)
-    assert [bed[:2] for bed in beds(sweep)] == [(1, 1)]
-    assert values(sweep, "Error", "Valid") == [("-", "yes")] * 2
-    assert len(lines(sweep.out, "sweep")) == len(lines(sweep.out, "sweep_ended")) == 1, "it was not killed"
-
-
-@pytest.mark.parametrize("where", ["as it is left", "in the next run"])
-def test_a_fault_of_the_program_leaves_nothing_standing(
-    where: str, sweep: Sweeping, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("moment", ["in a cell", "rest", "turn_to", "a fault at rest", "a fault in the next run"])
+def test_ctrl_c_and_a_fault_of_the_program_leave_nothing_standing(
+    moment: str, sweep: Sweeping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault, images = raising(ValueError("a fault of ours")), measure_module.ready_images()
-    if where == "as it is left":
-        sweep.beds.at["rest"] = fault
-    else:
+    if moment == "in a cell":
+        sweep.beds.special[3] = sweep.interrupt
+    elif moment == "a fault in the next run":
         monkeypatch.setattr(measure_module, "ready_images", lambda *of: fault() if sweep.beds else images)
-    with pytest.raises(ValueError, match="a fault of ours"):
+    else:
+        stop = {"rest": lambda bed: sweep.stop.request(2), "turn_to": lambda bed: sweep.interrupt()}
+        sweep.beds.at[moment.rpartition(" ")[2]] = stop.get(moment, fault)
+    with pytest.raises((Interrupted, ValueError)) as ended:
         sweep.run(*STANDING)
+    assert isinstance(ended.value, ValueError) is ("fault" in moment)
     assert [(bed.ups, bed.downs, bed.rests) for bed in sweep.beds] == [(1, 1, 1)]
+    assert values(sweep, "Error", "Valid") == [("-", "yes")] * 2
+    assert len(lines(sweep.out, "sweep")) == len(lines(sweep.out, "sweep_ended")) == 1, "it was not killed"
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -36,21 +36,22 @@ from containernet_env.runs.sweep.ledger import Journal
 from containernet_env.runs.sweep.runner import Counts, Until
 from containernet_env.runs.sweep.worker import scheduler_at
 from containernet_env.setup import builds, packages
-from tests.simulated_time import World, simulated
+from tests.simulated_time import simulated
+from tests.unit import simulated_dask
 from tests.unit.fakes import CONFIG, raising, rows
 from tests.unit.simulated_dask import CELLS, Cluster, Dask, Machine, when
 from tests.unit.sweep_fakes import lines, measured
 from tests.unit.tls_files import certificates
 
 ALL = Counts(CELLS, 0, 0)
+New = Callable[..., Cluster]
 Patch = pytest.MonkeyPatch
+cluster = simulated_dask.cluster
 
 
 @simulated(seeds=3)
-def test_one_of_two_workers_is_killed_and_each_cell_is_measured_once(
-    world: World, tmp_path: Path, monkeypatch: Patch
-) -> None:
-    on = Cluster(world, tmp_path, monkeypatch, "node1", "node2")
+def test_one_of_two_workers_is_killed_and_each_cell_is_measured_once(cluster: New) -> None:
+    on = cluster("node1", "node2")
     on.hold(on.machines[0].kill)
     for _ in range(2):
         assert on.run(repeat=2) == Counts(2 * CELLS, 0, 0)
@@ -67,11 +68,9 @@ def test_one_of_two_workers_is_killed_and_each_cell_is_measured_once(
 
 
 @simulated()
-def test_each_machine_measures_whole_blocks_and_no_path_of_its_own_comes_back(
-    world: World, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_each_machine_measures_whole_blocks_and_no_path_of_its_own_comes_back(cluster: New) -> None:
     """A machine that is slower than another one is then slower in all cells alike."""
-    on = Cluster(world, tmp_path, monkeypatch, "node1", "node2")
+    on = cluster("node1", "node2")
     assert on.run(repeat=2) == Counts(2 * CELLS, 0, 0)
     blocks = {(row["Machine"], row["Repetition"]) for row in rows(on.out)[: CELLS + 3]}
     assert blocks == {("node1", "1"), ("node2", "2")}
@@ -81,10 +80,8 @@ def test_each_machine_measures_whole_blocks_and_no_path_of_its_own_comes_back(
 
 
 @simulated(seeds=3)
-def test_ctrl_c_ends_what_runs_on_workers_and_the_same_command_goes_on(
-    world: World, tmp_path: Path, monkeypatch: Patch
-) -> None:
-    on, stop = Cluster(world, tmp_path, monkeypatch, "node1"), Stop()
+def test_ctrl_c_ends_what_runs_on_workers_and_the_same_command_goes_on(cluster: New) -> None:
+    on, stop = cluster("node1"), Stop()
     a = on.hold(lambda: stop.request(signal.SIGINT))
     with pytest.raises(Interrupted):
         on.run(stop=stop)
@@ -95,8 +92,8 @@ def test_ctrl_c_ends_what_runs_on_workers_and_the_same_command_goes_on(
 
 
 @simulated(seeds=3)
-def test_a_worker_that_is_ended_gives_back_what_it_has(world: World, tmp_path: Path, monkeypatch: Patch) -> None:
-    on = Cluster(world, tmp_path, monkeypatch, "node1", "node2")
+def test_a_worker_that_is_ended_gives_back_what_it_has(cluster: New) -> None:
+    on = cluster("node1", "node2")
     on.hold(on.machines[0].end)
     assert on.run() == ALL
     assert list(on.dask.machines) == ["tcp://node2:1"] and on.by_machine().keys() == {"node1", "node2"}
@@ -104,10 +101,10 @@ def test_a_worker_that_is_ended_gives_back_what_it_has(world: World, tmp_path: P
 
 
 @simulated()
-def test_a_worker_that_comes_later_measures_too(world: World, tmp_path: Path, monkeypatch: Patch) -> None:
-    on, later = Cluster(world, tmp_path, monkeypatch, "node1"), list[Machine]()
+def test_a_worker_that_comes_later_measures_too(cluster: New) -> None:
+    on, later = cluster("node1"), list[Machine]()
     a = on.hold(lambda: later.append(Machine(on.dask, "node2")))
-    when(world, lambda: bool(later) and later[0].begun == 6, lambda: setattr(a, "hold", False))
+    when(on.world, lambda: bool(later) and later[0].begun == 6, lambda: setattr(a, "hold", False))
     assert on.run() == ALL
     assert on.by_machine() == {"node1": 3, "node2": 6}
     assert any(note.startswith("node2/") and note.endswith("measures, too") for note in on.notes.notes)
@@ -115,10 +112,8 @@ def test_a_worker_that_comes_later_measures_too(world: World, tmp_path: Path, mo
 
 
 @simulated()
-def test_cells_are_repeated_on_several_machines_until_their_median_is_known(
-    world: World, tmp_path: Path, monkeypatch: Patch
-) -> None:
-    on = Cluster(world, tmp_path, monkeypatch, "node1", "node2")
+def test_cells_are_repeated_on_several_machines_until_their_median_is_known(cluster: New) -> None:
+    on = cluster("node1", "node2")
     for _ in range(2):  # and no more, once it is
         assert on.run("clients=5,10", until=Until(0.05)) == Counts(6 * 2, 0, 0, 0)
     on.assert_each_once(6 * 2)
@@ -129,15 +124,15 @@ def test_cells_are_repeated_on_several_machines_until_their_median_is_known(
 
 
 @simulated(seeds=3)
-def test_rows_that_came_before_their_worker_was_lost_are_kept(world: World, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_rows_that_came_before_their_worker_was_lost_are_kept(cluster: New, monkeypatch: Patch) -> None:
     """They were waiting in the sweep's queue when it found the worker gone."""
-    on, there = Cluster(world, tmp_path, monkeypatch, "node1"), workers.Workers._there
+    on, there = cluster("node1"), workers.Workers._there
     a = on.machines[0]
     a.hold = True
 
     def look(self: workers.Workers) -> Any:
         if vars(self)["_measuring"] and a.address in on.dask.machines:
-            world.wait(lambda: a.begun == 2)
+            on.world.wait(lambda: a.begun == 2)
             Machine(on.dask, "node2")
             a.kill()
         return there(self)
@@ -151,10 +146,10 @@ def test_rows_that_came_before_their_worker_was_lost_are_kept(world: World, tmp_
 @pytest.mark.parametrize("lose", [Dask.lose, lambda dask: setattr(dask, "hangs", True)], ids=["ends", "hangs"])
 @simulated(seeds=3)
 def test_a_lost_scheduler_ends_the_sweep_and_rows_that_came_are_kept(
-    world: World, tmp_path: Path, monkeypatch: Patch, lose: Callable[[Dask], None]
+    cluster: New, lose: Callable[[Dask], None]
 ) -> None:
     """Also where its machine hangs and connections stand: a sweep waited for it forever, whatever was pressed."""
-    on = Cluster(world, tmp_path, monkeypatch, "node1")
+    on = cluster("node1")
     on.hold(lambda: lose(on.dask))
     with pytest.raises(RunError, match=r"scheduler at tls://127.* was lost during the sweep.*\n.*goes on"):
         on.run()
@@ -162,10 +157,8 @@ def test_a_lost_scheduler_ends_the_sweep_and_rows_that_came_are_kept(
 
 
 @simulated()
-def test_a_sweep_that_has_lost_all_workers_waits_a_minute_for_another_one(
-    world: World, tmp_path: Path, monkeypatch: Patch
-) -> None:
-    on, lost_s = Cluster(world, tmp_path, monkeypatch, "node1"), list[float]()
+def test_a_sweep_that_has_lost_all_workers_waits_a_minute_for_another_one(cluster: New) -> None:
+    on, lost_s = cluster("node1"), list[float]()
     on.hold(lambda: (on.machines[0].kill(), lost_s.append(clock.monotonic())))
     with pytest.raises(RunError, match=r"no worker is left at tls://.*the same command goes on"):
         on.run()
@@ -176,28 +169,24 @@ def test_a_sweep_that_has_lost_all_workers_waits_a_minute_for_another_one(
 
 
 @simulated()
-def test_a_task_that_fails_by_a_lost_connection_does_not_end_the_course(
-    world: World, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_a_task_that_fails_by_a_lost_connection_does_not_end_the_course(cluster: New, monkeypatch: Patch) -> None:
     """An OSError of the worker's own was taken for one on the way to it, and waited for ever."""
-    on = Cluster(world, tmp_path, monkeypatch, "node1")
+    on = cluster("node1")
     monkeypatch.setattr(workers, "run_task", raising(ConnectionResetError("connection reset")))
     assert on.run("clients=5", tries=2) == Counts(0, 0, 1)
     assert any("connection reset" in note for note in on.notes.notes), on.notes.notes
 
 
 @simulated(seeds=3)
-def test_ctrl_c_does_not_wait_for_the_testbed_of_another_sweep(
-    world: World, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_ctrl_c_does_not_wait_for_the_testbed_of_another_sweep(cluster: New) -> None:
     """A task that its worker had not begun was not asked to end, and then measured after all."""
-    on, stop = Cluster(world, tmp_path, monkeypatch, "node1"), Stop()
+    on, stop = cluster("node1"), Stop()
     (a,), second = on.machines, on.out.with_name("second.csv")
     a.hold = True
     measuring = clock.Thread(target=on.run)
     measuring.start()
-    world.wait(lambda: a.begun == 2)
-    when(world, lambda: bool(a.todo), lambda: stop.request(signal.SIGINT))
+    on.world.wait(lambda: a.begun == 2)
+    when(on.world, lambda: bool(a.todo), lambda: stop.request(signal.SIGINT))
     with pytest.raises(Interrupted):
         on.run(out=second, stop=stop)
     a.hold = False
@@ -207,11 +196,9 @@ def test_ctrl_c_does_not_wait_for_the_testbed_of_another_sweep(
 
 
 @simulated(seeds=2)
-def test_rows_that_a_full_disk_refuses_are_printed_and_measured_again(
-    world: World, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_rows_that_a_full_disk_refuses_are_printed_and_measured_again(cluster: New, monkeypatch: Patch) -> None:
     """Those that come while the sweep ends its workers, too."""
-    on, append = Cluster(world, tmp_path, monkeypatch, "node1", "node2"), csv_file.append_whole
+    on, append = cluster("node1", "node2"), csv_file.append_whole
 
     def full(fd: int, data: bytes, **named: Any) -> None:
         # The workers' own files are on other disks.
@@ -251,9 +238,9 @@ def test_rows_that_a_full_disk_refuses_are_printed_and_measured_again(
 )
 @simulated()
 def test_versions_are_compared_before_the_first_cell(
-    world: World, tmp_path: Path, monkeypatch: Patch, own: Any, theirs: list[Any], refused: str | None
+    cluster: New, own: Any, theirs: list[Any], refused: str | None
 ) -> None:
-    on = Cluster(world, tmp_path, monkeypatch, *(f"node{n}" for n in range(1, len(theirs) + 1)))
+    on = cluster(*(f"node{n}" for n in range(1, len(theirs) + 1)))
     assert on.dask.facts["Go"] == (builds.go_version() or "unknown")
     on.dask.facts |= own
     for machine, differing in zip(on.machines, theirs, strict=True):
@@ -342,22 +329,16 @@ def test_where_nothing_comes_up_anywhere_the_sweep_ends_and_not_where_most_testb
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_machines_that_fail_at_random_measure_each_cell_once(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_machines_that_fail_at_random_measure_each_cell_once(seed: int, tmp_path: Path, monkeypatch: Patch) -> None:
     """Machines are lost in the middle, testbeds do not come up, rows are spoiled, two machines are broken."""
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     often = Failures(lost_after_s=1000.0, back_s=100.0, unusable_ratio=0.05, spoiled_ratio=0.05, broken=2)
     found = simulate_scale(tmp_path / "out.csv", 100, 7, failures=often, seed=seed)
     assert found.each_once and found.counts.measured == 100, found
     assert found.machines_lost > 0 and found.testbeds > 10, found
-
-
-def test_a_broken_machine_spoils_few_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It fails at once, and would have the next testbed while others are still at their first."""
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    # A broken machine fails at once, and would have the next testbed while others are still at their first.
     only = Failures(lost_after_s=1e12, unusable_ratio=0.0, spoiled_ratio=0.0, broken=1)
-    found = simulate_scale(tmp_path / "out.csv", 300, 4, failures=only)
+    found = simulate_scale(tmp_path / "broken.csv", 300, 4, failures=only)
     assert found.each_once and (found.commands, found.testbeds) == (1, 33), found
 
 
@@ -399,7 +380,7 @@ def test_a_run_directory_that_is_not_what_was_sent_is_told_and_goes_nowhere_else
     assert all(path.parent == out.with_suffix(".runs") / RUN and path.name in files for path in written)
 
 
-def test_files_of_killed_workers_go_with_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_killed_workers_go_with_the_next_one(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(assets, "own", lambda: tmp_path / "cache")
     home = tmp_path / "cache" / "workers"
     dead = home / f"{uuid.UUID(int=1)}_1_1"
@@ -471,34 +452,26 @@ def test_certificates_are_made_for_their_user_alone(tmp_path: Path) -> None:
     assert isinstance(again, UsageError) and "File exists" in str(again)
 
 
-def test_both_commands_refuse_before_anything_is_connected_or_created(tmp_path: Path) -> None:
-    run = CliRunner().invoke
-    out = tmp_path / "out.csv"
-    for command, words in ((worker_command, ()), (sweep_command, (str(CONFIG), str(out), *SWEEP))):
-        address = ["127.0.0.1:8786"] if not words else ["--dask", "127.0.0.1:8786"]
-        refused = run(command, [*words, *address], standalone_mode=False).exception
-        assert isinstance(refused, UsageError) and "anything as root" in str(refused)
-    alone = run(sweep_command, [str(CONFIG), str(out), *SWEEP, "--tls-key", "x"], standalone_mode=False)
-    assert "go with --dask" in str(alone.exception)
-    assert list(tmp_path.iterdir()) == []
+def test_both_commands_refuse_before_anything_is_connected_or_created(tmp_path: Path, monkeypatch: Patch) -> None:
+    def refused(command: Any, *words: str) -> BaseException | None:
+        error = CliRunner().invoke(command, [*words], standalone_mode=False).exception
+        assert type(error).__name__ in ("UsageError", "MissingRequirementError")  # ours, or click's
+        return error
 
-
-def test_dask_is_made_sure_of_before_it_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def require(module: str, note: object) -> None:
         raise MissingRequirementError(f"this needs {module}", "Install it.")
 
-    monkeypatch.setattr(packages, "require", require)
-    words = [str(CONFIG), str(tmp_path / "out.csv"), *SWEEP, "--dask", "127.0.0.1:1"]
-    for command, given in ((worker_command, ["127.0.0.1:1"]), (sweep_command, words)):
-        refused = CliRunner().invoke(command, given, standalone_mode=False).exception
-        assert isinstance(refused, MissingRequirementError) and "this needs distributed" in str(refused)
-
-
-def test_a_worker_needs_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = (str(CONFIG), str(tmp_path / "out.csv"), *SWEEP)
+    both = ((worker_command, ("127.0.0.1:1",)), (sweep_command, (*sweep, "--dask", "127.0.0.1:1")))
+    assert all("anything as root" in str(refused(command, *words)) for command, words in both)
+    assert "go with --dask" in str(refused(sweep_command, *sweep, "--tls-key", "x"))
+    assert list(tmp_path.iterdir()) == []
+    with monkeypatch.context() as patch:
+        patch.setattr(packages, "require", require)
+        assert all("this needs distributed" in str(refused(command, *words)) for command, words in both)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
+    made = certificates(tmp_path / "of-one", ("a",))["a"]
+    words = ("--tls-ca-file", str(made.ca_file), "--tls-cert", str(made.cert), "--tls-key", str(made.key))
+    assert "need root" in str(refused(worker_command, "127.0.0.1:1", *words))
     with pytest.raises(MissingRequirementError, match="need root"):
         require_root()
-    made = certificates(tmp_path / "of-one", ("a",))["a"]
-    words = ["--tls-ca-file", str(made.ca_file), "--tls-cert", str(made.cert), "--tls-key", str(made.key)]
-    refused = CliRunner().invoke(worker_command, ["127.0.0.1:1", *words], standalone_mode=False).exception
-    assert isinstance(refused, MissingRequirementError) and "need root" in str(refused)
