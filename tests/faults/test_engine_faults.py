@@ -1,5 +1,5 @@
-"""Faults beside the table, on an engine of the tests' own: it is silent, or was never there; what it has of the user's
-stays; what a killed driver has started in containers ends; and a sweep goes on whatever ended it."""
+"""Faults beside the table, on an engine of the tests' own: it is silent, or was never there; what a killed driver has
+started in containers ends; and a sweep goes on whatever ended it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from containernet_env.hosts import engine
 from containernet_env.results.csv_file import rows_after
 from containernet_env.setup import images
 from tests.deadline import HANG_S, eventually
 from tests.docker.machine_state import left_over, snapshot
 from tests.docker.test_sweep import assert_each_cell_once, by, struck, words
-from tests.faults.files import MEMBERS
 from tests.faults.harness import COMMAND, PROJECT, Run, tool
 from tests.faults.own_engine import OwnEngine
 from tests.faults.table import FINISHED, SCENARIOS, TEAR_DOWN
@@ -66,24 +63,6 @@ def test_an_engine_that_is_not_there_is_named_and_no_other_one_is_used(tmp_path:
         assert status == 3, said
         assert f"no Docker engine answers at DOCKER_HOST={nowhere}\n  Start that engine, or unset" in said
         assert "missing" not in said
-
-
-def test_containers_that_only_look_like_ours_outlive_clean_and_a_run(own_engine: OwnEngine, tmp_path: Path) -> None:
-    dead = {**engine.labels("a1b2c3", "etcd1"), "containernet-env.owner": f"{'0' * 8}-0000-0000-0000-{'0' * 12}/1/1"}
-    with closing(own_engine.client()) as client:
-        image = client.images.list()[0].id
-        make = {"entrypoint": ["sleep", "600"], "network_mode": "none"}
-        client.containers.create(image, name="my-database", labels=dead, **make).start()
-        client.containers.create(image, name=f"cnenv-a1b2c3-{MEMBERS[1]}", **make).start()
-        client.containers.create(image, name=f"cnenv-a1b2c3-{MEMBERS[0]}", labels=dead, **make)
-    assert tool("clean", environment=own_engine.environment)[1] == "removed container cnenv-a1b2c3-etcd1\n"
-    run = Run(tmp_path, own_engine)
-    run.files.only(1)
-    run.start()
-    status, said = run.wait()
-    run.close()
-    assert status == 0, said
-    assert own_engine.containers() == {"my-database", f"cnenv-a1b2c3-{MEMBERS[1]}"}
 
 
 DRIVER = """

@@ -73,9 +73,7 @@ def test_names_say_which_events_and_do_not_grow_for_ever(tmp_path: Path) -> None
     assert scenario.name.endswith(f"-{name_of(scenario.events)}")
     assert name_of(scenario.events).startswith("14events-")
     assert name_of(scenario.events) != name_of(scenario.events[::-1])
-
-
-def test_a_single_event_stands_for_a_list_of_one(tmp_path: Path) -> None:
+    # A single event stands for a list of one.
     path = file_of(tmp_path, [])
     path.write_text(path.read_text().replace("[[]]", '{"at": "2s", "kill": "etcd9"}'))
     assert [json_path(place) for place, _ in load_scenarios(path).events] == ["$.scenarios[0].events.kill"]
@@ -118,33 +116,31 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("event", "message", "allowed"), REFUSED, ids=[message for _, message, _ in REFUSED])
-def test_what_makes_no_sense_is_refused_where_it_stands(tmp_path: Path, event: Any, message: str, allowed: str) -> None:
-    text = refusals(file_of(tmp_path, event))
-    assert "$.scenarios[0].events[0]" in text and message in text and allowed in text
-
-
-SEVERAL = {"rate": [10, 100], "total": 500, "clients": 1, "conns": 1}
+ONE = {"total": 500, "clients": 1, "conns": 1}
+AFTER: list[tuple[Any, str, str]] = [
+    (ONE | {"rate": [10, 100]}, "5s", "less than the load takes, 5s"),  # the fastest one
+    (ONE | {"rate": [10, 100]}, "4.9s", ""),
+    (ONE, "500s", ""),  # unknown length
+    ({"search": {"p99": "50ms"}, "clients": 1, "conns": 1}, "5s", "would spoil the probes of a search"),
+]
 
 
 @pytest.mark.parametrize(
-    ("load", "at", "refusal"),
+    ("load", "event", "message", "allowed"),
     [
-        (SEVERAL, "5s", "less than the load takes, 5s"),  # the fastest one
-        (SEVERAL, "4.9s", None),
-        ({"total": 500, "clients": 1, "conns": 1}, "500s", None),  # unknown length
-        ({"search": {"p99": "50ms"}, "clients": 1, "conns": 1}, "5s", "would spoil the probes of a search"),
+        *((LOAD, event, f"$.scenarios[0].events[0]|{message}", allowed) for event, message, allowed in REFUSED),
+        *((load, FREEZE | {"at": at}, said and "$.scenarios[0].events", said) for load, at, said in AFTER),
     ],
 )
-def test_an_event_after_the_end_of_the_load_or_beside_a_search_is_refused(
-    tmp_path: Path, load: Any, at: str, refusal: str | None
+def test_what_makes_no_sense_is_refused_where_it_stands(
+    tmp_path: Path, load: Any, event: Any, message: str, allowed: str
 ) -> None:
-    path = file_of(tmp_path, FREEZE | {"at": at}, load=load)
-    if refusal is None:
+    path = file_of(tmp_path, event, load=load)
+    if not allowed:
         assert load_scenarios(path).scenarios
-    else:
-        text = refusals(path)
-        assert refusal in text and "$.scenarios[0].events" in text
+        return
+    text = refusals(path)
+    assert allowed in text and all(part in text for part in message.split("|"))
 
 
 def test_more_events_than_a_scenario_takes_are_answered_with_what_to_do(tmp_path: Path) -> None:

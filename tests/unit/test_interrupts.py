@@ -29,7 +29,7 @@ from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.model.usage import Leadership
 from containernet_env.runs.matrix import Matrix
 from tests.simulated_time import World, chosen, struck_everywhere
-from tests.unit.fakes import GOOD, Bench, events, on_fakes, read, rows, run, write
+from tests.unit.fakes import GOOD, Bench, events, on_fakes, raising, read, rows, run, write
 
 MS = 1_000_000
 
@@ -41,13 +41,6 @@ def press() -> None:
 
 
 # --- a matrix that ends early -----------------------------------------------------------------------------------------
-
-
-def raised(error: BaseException) -> Callable[[], None]:
-    def strike() -> None:
-        raise error
-
-    return strike
 
 
 def errors_of(bench: Bench) -> list[str | None]:
@@ -93,7 +86,7 @@ def test_an_error_of_the_program_itself_leaves_a_row_that_is_not_called_interrup
 ) -> None:
     """'interrupted' is for a run that was asked to end; a bug's row must not say so."""
     bench = Bench(scenario)
-    bench.server.answer(raised(error))
+    bench.server.answer(raising(error))
     with pytest.raises(type(error)):
         bench.matrix.run()
     assert [outcome.error for outcome in bench.outcomes] == [text_of(error)]
@@ -104,7 +97,7 @@ def test_a_check_of_the_cluster_that_fails_leaves_the_rest_not_run() -> None:
     """Asking whether the cluster answers may raise (the engine is gone): the rest must still have rows."""
     bench = Bench(write("w1"), write("w2"))
     bench.server.answer(replace(GOOD, error="10 requests failed"))
-    bench.cluster.answers = lambda timeout_s: raised(RunError("no engine"))()  # type: ignore[method-assign]
+    bench.cluster.answers = raising(RunError("no engine"))  # type: ignore[method-assign]
     assert errors_of(bench) == ["10 requests failed", "not run: no engine"]
 
 
@@ -172,7 +165,7 @@ def test_outcomes_that_cannot_be_kept_end_the_matrix_and_the_first_error_is_told
 
     bench = Bench(write("w"), write("v"))
     bench.leave = leave
-    bench.server.answer(raised(KeyError("first")))
+    bench.server.answer(raising(KeyError("first")))
     with pytest.raises(KeyError, match="first"):
         bench.matrix.run()
 
@@ -181,7 +174,7 @@ def test_outcomes_that_cannot_be_kept_end_the_matrix_and_the_first_error_is_told
 def test_an_outcome_counts_as_left_when_it_is_kept_and_is_offered_again_until_then() -> None:
     """It counted before it was written: what struck in between lost it."""
     bench = Bench(write("w1"), write("w2"))
-    leaving(bench, raised(KeyboardInterrupt()))
+    leaving(bench, raising(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         bench.matrix.run()
     bench.matrix.leave_rest("interrupted")

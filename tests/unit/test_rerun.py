@@ -103,8 +103,12 @@ USED = {*COLUMNS[COLUMNS.index("ClusterCpu_cores") : COLUMNS.index("OtherLabs")]
 # --- what is the same again -------------------------------------------------------------------------------------------
 
 
-def test_everything_that_was_configured_is_the_same_again(made: Beds, first: Path, tmp_path: Path) -> None:
+def test_everything_that_was_configured_is_the_same_again_also_where_a_log_was_edited(
+    made: Beds, first: Path, tmp_path: Path
+) -> None:
+    (first / "logs" / "etcd1.log").write_text("")
     result = rerun(first)
+    assert result.failed == 0
     before, after = (manifest_in(directory) for directory in (first, result.directory))
     for name in ("flags", "inputs", "config_hash", "images", "program"):
         assert before[name] == after[name], name
@@ -118,6 +122,8 @@ def test_everything_that_was_configured_is_the_same_again(made: Beds, first: Pat
         {k: v for k, v in row.items() if k not in varying} for row in new
     ]
     assert {row["Config"] for row in new} == {CONFIG.name}
+    assert f"repeats {first.name}, on equal terms" in called("show", str(result.directory)).output
+    assert manifest_in(rerun(result.directory).directory)["repeats"]["run_id"] == result.directory.name
 
 
 def test_the_files_that_it_was_read_from_are_not_needed_again(
@@ -134,13 +140,6 @@ def test_the_files_that_it_was_read_from_are_not_needed_again(
     names = [[outcome.scheduled.scenario.name for outcome in found.outcomes] for found in (result, again)]
     assert names[0] == names[1] == ["read-linearizable-50x1x1", "read-serializable-50x1x1"]
     assert rows(tmp_path / "again.csv")[0]["Config"] == f"copy-{CONFIG.name}"
-
-
-def test_the_run_that_repeated_one_can_be_repeated_and_show_says_which(made: Beds, first: Path) -> None:
-    second = rerun(first).directory
-    assert f"repeats {first.name}, on equal terms" in called("show", str(second)).output
-    third = rerun(second).directory
-    assert manifest_in(third)["repeats"]["run_id"] == second.name
 
 
 def test_a_run_on_a_testbed_that_another_one_had_left_is_repeated_on_its_own(made: Beds, sweep: Sweeping) -> None:
@@ -337,11 +336,6 @@ def test_a_run_directory_that_was_edited_is_refused_with_what_differs(
         change(first)
     assert refusal(first) == snapshot
     assert rerun(first, anyway=True).failed == 0
-
-
-def test_a_log_that_was_edited_is_no_reason_to_refuse(made: Beds, first: Path) -> None:
-    (first / "logs" / "etcd1.log").write_text("")
-    assert rerun(first).failed == 0
 
 
 @pytest.mark.parametrize(

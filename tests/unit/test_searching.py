@@ -145,16 +145,13 @@ def test_each_probe_is_a_load_of_its_own_and_is_kept_whole() -> None:
 ENDS = ("SearchRate_per_s", "SearchLow_per_s", "SearchHigh_per_s", "SearchEnd", "Valid", "Reasons")
 
 
-def test_a_store_that_never_holds_leaves_no_rate_but_the_reason() -> None:
+def test_a_store_that_never_holds_or_always_leaves_a_bound_and_no_rate() -> None:
     bench = searched(beyond(0, lambda body: Answer(load_of(body, 0.08), None)), write("w"))
     assert bench.run() == ["-", "-"], "the next scenario is measured"
     row = bench.rows()[0]
     assert [row[name] for name in ENDS] == ["-", "-", "10.0000", "from", "unknown", "search"]
     assert bench.findings()[0].startswith("p99<=50ms: does not hold at the lowest rate, 10/s: p99 80ms")
     assert (row["99%"], row["AchievedRate_per_s"]) == ("0.080000", "10.0000"), "the figures are those of that rate"
-
-
-def test_a_store_that_holds_at_the_highest_rate_leaves_a_bound_and_no_rate() -> None:
     bench = searched(queue(10_000), scenario=searching(search=replace(P99_50MS, high=Decimal(700))))
     bench.run()
     assert [bench.rows()[0][name] for name in ENDS] == ["-", "700.0000", "-", "to", "unknown", "search"]
@@ -424,19 +421,17 @@ def test_the_schema_refuses_what_the_reader_refuses(tmp_path: Path, load: dict[s
         load_scenarios(written(tmp_path, document))
 
 
-def test_the_writes_of_all_probes_share_their_keys(tmp_path: Path) -> None:
+def test_the_writes_of_all_probes_share_their_keys_and_searches_come_back_from_the_file_that_a_run_keeps(
+    tmp_path: Path,
+) -> None:
     block = writes(load=SEARCH, data={"keySize": 3, "valSize": 9}, keys=["sequential", "uniform"])
-    found = load_scenarios(written(tmp_path, {"scenarios": [block]})).scenarios
-    assert [scenario.key_space for scenario in found] == [10_000, 10_000]
-    with pytest.raises(ConfigError, match="too small for 10000 different keys"):
-        load_scenarios(written(tmp_path, {"scenarios": [block | {"data": {"keySize": 2, "valSize": 9}}]}))
-
-
-def test_a_search_comes_back_from_the_file_that_a_run_keeps(tmp_path: Path) -> None:
-    blocks = [writes(load=[SEARCH, loads(repeats=9)], keySpace=5), mixed(load=loads(to=77.5, within=0.02))]
-    found = load_scenarios(written(tmp_path, {"scenarios": blocks}))
+    others = [writes(load=[SEARCH, loads(repeats=9)], keySpace=5), mixed(load=loads(to=77.5, within=0.02))]
+    found = load_scenarios(written(tmp_path, {"scenarios": [block, *others]}))
+    assert [scenario.key_space for scenario in found.scenarios[:4]] == [10_000, 10_000, 5, 5]
     (tmp_path / "again.json").write_text(scenarios_text(found.dataset, found.scenarios))
     assert load_scenarios(tmp_path / "again.json").scenarios == found.scenarios
+    with pytest.raises(ConfigError, match="too small for 10000 different keys"):
+        load_scenarios(written(tmp_path, {"scenarios": [block | {"data": {"keySize": 2, "valSize": 9}}]}))
 
 
 def test_what_is_searched_is_part_of_the_scenarios_hash_and_nothing_else_changed(tmp_path: Path) -> None:
