@@ -315,9 +315,6 @@ class Lock:
             self._owner = None
             self._world.step()
 
-    def locked(self) -> bool:
-        return self.depth > 0
-
     def __enter__(self) -> bool:
         return self.acquire()
 
@@ -402,13 +399,10 @@ class Condition:
             self.wait(left_s)
         return found
 
-    def notify(self, n: int = 1) -> None:
-        for called in self._waiting[:n]:
-            called[0] = True
-        self._waiting = self._waiting[n:]
-
     def notify_all(self) -> None:
-        self.notify(len(self._waiting))
+        for called in self._waiting:
+            called[0] = True
+        self._waiting = []
 
 
 class Thread(threading.Thread):

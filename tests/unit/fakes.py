@@ -49,6 +49,7 @@ from containernet_env.stores.store import LoadTerms
 from tests.unit.answers import closed_loop
 from tests.unit.manifests import LINKS, MACHINE, PROGRAM
 
+Patch = pytest.MonkeyPatch
 MEMBERS = ("etcd1", "etcd2", "etcd3")
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 CONFIG, QUICK = CONFIGS / "3node-3ms.json", CONFIGS / "scenarios" / "quick.json"
@@ -396,7 +397,7 @@ class Bench:
 # --- a testbed on a network that is not there -------------------------------------------------------------------------
 
 
-def make_bed(monkeypatch: pytest.MonkeyPatch, plan: Plan | None = None) -> Any:
+def make_bed(monkeypatch: Patch, plan: Plan | None = None) -> Any:
     """A testbed on a fake network; ``events`` has the kind and text of each event, ``proofs`` each proof."""
     monkeypatch.setattr(testbed_module.engines, "create", lambda plan: FakeNet())
     plan = plan or build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=2))
@@ -515,7 +516,7 @@ class FakeTestbed(FakeTarget):
         return {}
 
 
-def on_fakes(monkeypatch: pytest.MonkeyPatch) -> Beds:
+def on_fakes(monkeypatch: Patch) -> Beds:
     """Runs have fakes for testbeds, root, the lock and the engine from here on; gives the testbeds that are made."""
     beds = Beds()
     monkeypatch.setattr(measure_module, "require_root", lambda: None)

@@ -132,7 +132,7 @@ AFTER: list[tuple[Any, str, str]] = [
         *((load, FREEZE | {"at": at}, said and "$.scenarios[0].events", said) for load, at, said in AFTER),
     ],
 )
-def test_what_makes_no_sense_is_refused_where_it_stands(
+def test_what_makes_no_sense_is_refused_at_its_place(
     tmp_path: Path, load: Any, event: Any, message: str, allowed: str
 ) -> None:
     path = file_of(tmp_path, event, load=load)
@@ -184,7 +184,7 @@ LOSS = {"at": "2s", "loss": 0.1, "of": "etcd2"}
         (JITTER, DELAY, {}, "negative"),
     ],
 )
-def test_what_a_topology_cannot_do_is_refused_where_the_file_says_it(
+def test_what_a_topology_cannot_do_is_refused_at_its_place(
     tmp_path: Path, config: Any, event: Any, options: Any, message: str
 ) -> None:
     text = planned(tmp_path, config, event, **options)
@@ -209,9 +209,7 @@ def test_the_failover_preset_is_what_its_document_says() -> None:
     build_plan(load_config(CONFIGS / "3node-3ms.json"), found, PlanOptions(machine_cores=2))
 
 
-def test_a_run_without_events_has_no_picture_and_says_so_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_without_events_has_no_picture_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = RunDirectory(tmp_path / "out.csv", "run")
     directory.add_event("run_began", "it began")
     monkeypatch.setattr(sys, "argv", ["plot_failover.py", str(directory.path), str(tmp_path / "picture.png")])

@@ -29,7 +29,7 @@ from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.model.usage import Leadership
 from containernet_env.runs.matrix import Matrix
 from tests.simulated_time import World, chosen, struck_everywhere
-from tests.unit.fakes import GOOD, Bench, events, on_fakes, raising, read, rows, run, write
+from tests.unit.fakes import GOOD, Bench, Patch, events, on_fakes, raising, read, rows, run, write
 
 MS = 1_000_000
 
@@ -81,7 +81,7 @@ def test_a_stop_leaves_a_row_interrupted_for_the_running_scenario_only(off_main:
 @pytest.mark.simulated(seeds=2)
 @pytest.mark.parametrize("scenario", [write("w"), read("r")], ids=["measured", "in the data set's load"])
 @pytest.mark.parametrize("error", [KeyError("percentiles_s"), RunError("a result of version 3")], ids=str)
-def test_an_error_of_the_program_itself_leaves_a_row_that_is_not_called_interrupted(
+def test_a_fault_of_the_program_leaves_a_row_that_is_not_called_interrupted(
     scenario: Scenario, error: Exception
 ) -> None:
     """'interrupted' is for a run that was asked to end; a bug's row must not say so."""
@@ -246,7 +246,7 @@ def test_a_matrix_with_events_between_any_two_lines() -> None:
 
 
 @pytest.mark.parametrize(("preempt", "every"), [(0.0, 17), (LINES, 9001)], ids=["steps", "lines"])
-def test_a_whole_run(preempt: float, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_run(preempt: float, every: int, tmp_path: Path, monkeypatch: Patch) -> None:
     beds, number = on_fakes(monkeypatch), count()
 
     def interrupted_run(world: World) -> None:
@@ -296,7 +296,7 @@ class Command:
 
 
 @pytest.mark.parametrize("preempt", [0.0, LINES], ids=["steps", "lines"])
-def test_a_command_in_a_namespace(preempt: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_in_a_namespace(preempt: float, monkeypatch: Patch) -> None:
     """The command went on beside the tear-down, and nothing waited for its end."""
     monkeypatch.setattr(netns.subprocess, "Popen", Command)
     monkeypatch.setattr(netns, "_enter", lambda pid: None)

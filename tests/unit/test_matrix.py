@@ -598,7 +598,7 @@ def test_a_death_beside_a_configured_one_is_told_as_ever() -> None:
     assert "member_died" in {finding.kind for finding in bench.outcomes[0].findings}
 
 
-def test_a_run_that_is_interrupted_undoes_what_is_in_force_and_what_cannot_be_put_back_ends_the_matrix(
+def test_an_interrupted_run_undoes_what_is_in_force_and_what_stays_ends_the_matrix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     events, stop = (replace(KILL, verb="freeze"), replace(KILL, verb="link_down", target="etcd2")), Stop()

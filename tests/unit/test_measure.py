@@ -36,7 +36,7 @@ from containernet_env.runs.load import Answer
 from containernet_env.runs.measure import measure
 from containernet_env.runs.progress import Silent
 from tests.simulated_time import World
-from tests.unit.fakes import CONFIG, QUICK, Beds, FakeTestbed, Notes, events, make_bed, on_fakes, raising, rows
+from tests.unit.fakes import CONFIG, QUICK, Beds, FakeTestbed, Notes, Patch, events, make_bed, on_fakes, raising, rows
 from tests.unit.fakes import run as run_into
 
 
@@ -77,7 +77,7 @@ class Run:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(tmp_path: Path, monkeypatch: Patch) -> Run:
     monkeypatch.setattr(follow, "DEATH_GRACE_S", 0.05)
     monkeypatch.setattr(follow, "WATCH_INTERVAL_S", 0.01)
     made, append = Run(tmp_path / "out.csv", on_fakes(monkeypatch)), csv_file.append_whole
@@ -148,8 +148,8 @@ def test_who_asks_the_run_to_end_while_a_row_is_told_has_the_row_once(run: Run, 
 
 @pytest.mark.parametrize("stop", [Interrupted(signal.SIGTERM), KeyboardInterrupt()])
 @pytest.mark.parametrize("where", ["__init__", "up"])
-def test_a_stop_that_a_library_made_an_error_ends_the_run_as_a_stop(
-    where: str, stop: BaseException, run: Run, monkeypatch: pytest.MonkeyPatch
+def test_a_stop_that_a_library_made_an_error_is_a_stop(
+    where: str, stop: BaseException, run: Run, monkeypatch: Patch
 ) -> None:
     """Before Python 3.12 a stop that strikes in ``__set_name__``, where a module is imported, is a RuntimeError."""
 
@@ -182,7 +182,7 @@ def test_the_events_tell_the_tear_down_from_the_matrix_and_nothing_of_an_error_b
         ("host_facts", RunError("no process 4711"), "run_failed", ENDED),
     ],
 )
-def test_how_a_run_ended_is_in_its_error_and_events(
+def test_how_a_run_ended_is_in_its_events(
     step: str, error: BaseException, kind: str | None, text: str, run: Run
 ) -> None:
     run.beds.at[step] = raising(error)
@@ -191,9 +191,7 @@ def test_how_a_run_ended_is_in_its_error_and_events(
     assert kind is None or (kind, text) in [(event["kind"], event["text"]) for event in events(run.out)]
 
 
-def test_a_stop_is_heard_before_the_run_while_a_store_is_set_up_and_in_a_second_run(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_is_heard_while_a_store_is_set_up_and_in_a_second_run(run: Run, monkeypatch: Patch) -> None:
     """A caller hands one token to several runs: the first one's tear-down shields it for good."""
     run()
     run.out = run.out.with_name("second.csv")
@@ -206,7 +204,7 @@ def test_a_stop_is_heard_before_the_run_while_a_store_is_set_up_and_in_a_second_
 
 
 @pytest.mark.simulated()
-def test_every_step_of_a_tear_down_is_taken_and_told_once_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_step_of_a_tear_down_is_taken_and_told_once_it_is_over(monkeypatch: Patch) -> None:
     """Only RunError and OSError of a step were caught: another one of the cluster left every container. A terminal
     that was stopped (Ctrl-S) held the driver in the stage's first line, and kept the containers up."""
     bed, told = make_bed(monkeypatch), list[str]()
@@ -226,7 +224,7 @@ def test_every_step_of_a_tear_down_is_taken_and_told_once_it_is_over(monkeypatch
 
 
 @pytest.mark.simulated(seeds=20, preempt=0.2)
-def test_events_are_in_the_order_of_their_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_are_in_the_order_of_their_times(tmp_path: Path, monkeypatch: Patch) -> None:
     """The time is taken before the lock: of two threads the later one may be written first."""
     directory = RunDirectory(tmp_path / f"{World.current.seed}.csv", "r")
     moments = (Moment("", at_ns) for at_ns in count())
@@ -270,7 +268,7 @@ OFF = Check("etcd1>s1", "rate", "wrong", "20 Mbit/s", "997 Mbit/s", "1.8% either
 BUSY = "the hosts still filled 3% of etcd1-s1"
 
 
-def test_a_network_that_is_off_after_the_last_scenario_costs_no_row(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_that_is_off_after_the_last_scenario_costs_no_row(run: Run, monkeypatch: Patch) -> None:
     """The gate that closes a run comes when every row is on disk."""
     monkeypatch.setattr(FakeTestbed, "proved_again", NetworkProof("after", (OFF,)))
     result = run()
@@ -290,9 +288,7 @@ def test_a_network_that_is_off_after_the_last_scenario_costs_no_row(run: Run, mo
 @pytest.mark.parametrize(
     "proved", [RunError("the measurement took more than 12 s"), NetworkProof("after", (OFF,)).doubted(BUSY)]
 )
-def test_a_network_of_which_nothing_is_known_at_the_end_is_not_held_to_be_right(
-    run: Run, monkeypatch: pytest.MonkeyPatch, proved: Any
-) -> None:
+def test_a_network_that_is_unknown_at_the_end_is_not_right(run: Run, monkeypatch: Patch, proved: Any) -> None:
     monkeypatch.setattr(FakeTestbed, "proved_again", proved)
     result = run()
     (row,) = rows(run.out)
@@ -305,9 +301,7 @@ def test_a_network_of_which_nothing_is_known_at_the_end_is_not_held_to_be_right(
     assert run.downs == [1]
 
 
-def test_a_network_that_is_gone_is_not_measured_again_and_hosts_that_send_cast_no_doubt_on_a_right_one(
-    run: Run,
-) -> None:
+def test_a_lost_network_is_not_measured_again_and_traffic_casts_no_doubt_on_a_right_one(run: Run) -> None:
     run.beds.at["up"] = lambda bed: setattr(bed, "failure", "the link emulator ended: killed by SIGKILL")
     run.beds.at["prove_again"] = lambda bed: pytest.fail("there is no network")
     run()
@@ -317,9 +311,7 @@ def test_a_network_that_is_gone_is_not_measured_again_and_hosts_that_send_cast_n
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), Interrupted(signal.SIGTERM), RuntimeError("a fault of ours")])
-def test_rows_of_a_run_that_ended_before_its_last_proof_do_not_say_that_the_network_held(
-    run: Run, error: BaseException
-) -> None:
+def test_rows_before_a_missing_last_proof_do_not_say_that_the_network_held(run: Run, error: BaseException) -> None:
     run.beds.special[2] = error
     run.fails(type(error), repeat=2)
     first, second = rows(run.out)
@@ -331,9 +323,7 @@ def test_rows_of_a_run_that_ended_before_its_last_proof_do_not_say_that_the_netw
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["", "until the tear-down, with the containers' data"])
-def test_a_row_that_finds_no_room_ends_the_matrix_and_is_in_the_run_directory_or_written_later(
-    run: Run, again: bool
-) -> None:
+def test_a_row_that_finds_no_room_is_in_the_run_directory_or_written_later(run: Run, again: bool) -> None:
     """A full disk: a traceback, the rest had no rows; what was measured was lost."""
     run.beds.special[2] = filling(run)
     run.beds.at["down"] = lambda bed: again and setattr(run, "full", False)
@@ -352,7 +342,7 @@ def test_a_row_that_finds_no_room_ends_the_matrix_and_is_in_the_run_directory_or
         )
 
 
-def test_a_row_that_is_in_no_file_is_in_the_message(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_that_is_in_no_file_is_in_the_message(run: Run, monkeypatch: Patch) -> None:
     def fill() -> None:
         run.full = True
         monkeypatch.setattr(run_directory, "open_to_append", raising(OSError(28, "No space left on device")))
@@ -383,8 +373,8 @@ def broken_logs(bed: FakeTestbed) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("method", ["write_manifest", "add_proof", "add_scenario", "add_event", "write_log", "logs"])
-def test_a_run_directory_that_cannot_be_written_stops_nothing_and_is_told_once(
-    run: Run, monkeypatch: pytest.MonkeyPatch, method: str
+def test_a_run_directory_that_cannot_be_kept_stops_nothing_and_is_told_once(
+    run: Run, monkeypatch: Patch, method: str
 ) -> None:
     """Read-only or full: the manifest ended the run before it began, a scenario's line had its row written twice, and
     containers, links and the emulator stayed behind; also where the engine is gone while logs are read."""

@@ -77,6 +77,11 @@ def test_what_is_left_to_the_run_is_one_sentence(kernel, options, untold):
 
 
 def test_what_is_not_installed_is_missed_also_without_root(kernel):
+    with pytest.raises(UsageError) as refused:
+        preflight.preflight(plan_of(congestion_control="vegas"))
+    told = "--congestion-control: this kernel has no TCP congestion control 'vegas'; it has: reno, cubic"
+    assert str(refused.value) == told
+    preflight.preflight(plan_of(congestion_control="reno"))
     with kernel.context() as without_ovs:
         without_ovs.setattr(preflight.os, "geteuid", lambda: 1000)
         without_ovs.setattr(preflight.programs, "which", lambda program: None)
@@ -90,15 +95,6 @@ def test_what_is_not_installed_is_missed_also_without_root(kernel):
             preflight.preflight(plan_of(engine="containernet"))
     kernel.setattr(mininet.net, "Containernet", object, raising=False)
     assert "what the original Containernet needs" in preflight.preflight(plan_of(engine="containernet"))
-
-
-def test_a_congestion_control_that_the_kernel_does_not_have(kernel):
-    with pytest.raises(UsageError) as refused:
-        preflight.preflight(plan_of(congestion_control="vegas"))
-    assert str(refused.value) == (
-        "--congestion-control: this kernel has no TCP congestion control 'vegas'; it has: reno, cubic"
-    )
-    preflight.preflight(plan_of(congestion_control="reno"))
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,7 @@ ONE: list[list[dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("rows", "lines"), [*((rows, 2) for rows in DIFFERENT), *((rows, 1) for rows in ONE)])
-def test_rows_are_merged_where_nothing_that_was_varied_differs(
-    tmp_path: Path, rows: list[dict[str, str]], lines: int
-) -> None:
+def test_rows_are_merged_where_nothing_varied(tmp_path: Path, rows: list[dict[str, str]], lines: int) -> None:
     summary = summarize(write(tmp_path / "out.csv", *rows, rows[0]))
     assert summary["rows"].tolist() == ([2, 1] if lines == 2 else [3])
 

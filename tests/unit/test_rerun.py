@@ -32,7 +32,7 @@ from containernet_env.runs.sweep.runner import Counts
 from containernet_env.setup.images import Images
 from tests.unit import sweep_fakes
 from tests.unit.commands import check_block
-from tests.unit.fakes import CONFIG, QUICK, Beds, on_fakes, rows, run
+from tests.unit.fakes import CONFIG, QUICK, Beds, Patch, on_fakes, rows, run
 from tests.unit.manifests import LINKS, MACHINE, PROGRAM, STORE, manifest
 from tests.unit.sweep_fakes import Sweeping
 
@@ -42,7 +42,7 @@ README = Path(__file__).resolve().parents[2] / "results" / "README.md"
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Beds:
+def made(monkeypatch: Patch) -> Beds:
     """Runs and what is compared have fakes; gives the testbeds that are made."""
     monkeypatch.setattr(rerun_module, "require_root", lambda: None)
     monkeypatch.setattr(rerun_module, "required_images", lambda *of: Images(member="e", benchmark="b"))
@@ -89,7 +89,7 @@ def called(*words: str) -> Result:
     return done
 
 
-def elsewhere(patch: pytest.MonkeyPatch, **update: Any) -> None:
+def elsewhere(patch: Patch, **update: Any) -> None:
     """This is another machine, or another program."""
     program = {name: value for name, value in update.items() if name in ProgramFacts.model_fields}
     machine = {name: value for name, value in update.items() if name not in program}
@@ -103,7 +103,7 @@ USED = {*COLUMNS[COLUMNS.index("ClusterCpu_cores") : COLUMNS.index("OtherLabs")]
 # --- what is the same again -------------------------------------------------------------------------------------------
 
 
-def test_everything_that_was_configured_is_the_same_again_also_where_a_log_was_edited(
+def test_everything_configured_is_the_same_again_also_with_an_edited_log(
     made: Beds, first: Path, tmp_path: Path
 ) -> None:
     (first / "logs" / "etcd1.log").write_text("")
@@ -126,9 +126,7 @@ def test_everything_that_was_configured_is_the_same_again_also_where_a_log_was_e
     assert manifest_in(rerun(result.directory).directory)["repeats"]["run_id"] == result.directory.name
 
 
-def test_the_files_that_it_was_read_from_are_not_needed_again(
-    made: Beds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_files_that_it_was_read_from_are_not_needed_again(made: Beds, tmp_path: Path, monkeypatch: Patch) -> None:
     for path in (CONFIG, QUICK):
         shutil.copy(path, tmp_path / f"copy-{path.name}")
     monkeypatch.chdir(tmp_path)
@@ -156,9 +154,7 @@ def test_a_run_on_a_testbed_that_another_one_had_left_is_repeated_on_its_own(mad
         assert row["Reused"] == "nothing" and [row[key] for key in HASHES] == [before[key] for key in HASHES]
 
 
-def test_the_newest_run_of_a_results_file_is_repeated_and_its_rows_go_there(
-    made: Beds, first: Path, tmp_path: Path
-) -> None:
+def test_the_newest_run_of_a_file_is_repeated_and_its_rows_go_there(made: Beds, first: Path, tmp_path: Path) -> None:
     assert prepare_rerun(tmp_path / "out.csv").repeats.run_id == first.name
     assert prepare_rerun(first.parent).out == tmp_path / "out.csv"
     moved = tmp_path / "elsewhere" / "run"
@@ -221,9 +217,7 @@ def test_what_network_and_rows_are_judged_by_is_written_down(first: Path) -> Non
     assert str(difference) == words and difference.matters
 
 
-def test_every_option_of_a_run_is_written_down_and_given_to_the_next_one(
-    made: Beds, first: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_option_is_written_down_and_given_to_the_next_run(made: Beds, first: Path, monkeypatch: Patch) -> None:
     """An option that is forgotten would be that of `run`'s default when the run is repeated."""
     assert set(Flags.model_fields) == OPTIONS.keys() - {"only"} | {"rtt_tolerance"}  # which is in inputs/scenarios.json
     values: dict[str, Any] = {"links": "emulator", "switches": "auto", "engine": "builtin", "repeat": 2}
@@ -257,7 +251,7 @@ UPDATES: list[tuple[str, dict[str, Any]]] = [
 
 
 def test_another_machine_or_program_is_refused_and_nothing_is_created(
-    made: Beds, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+    made: Beds, first: Path, tmp_path: Path, monkeypatch: Patch, snapshot: SnapshotAssertion
 ) -> None:
     before = sorted(tmp_path.rglob("*"))
     told = {}
@@ -276,7 +270,7 @@ def test_another_machine_or_program_is_refused_and_nothing_is_created(
 
 
 def test_what_is_only_told_refuses_nothing_and_is_written_down(
-    made: Beds, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Beds, first: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     busy = {"engine": "25.0", "load_average": [9.0, 9.0, 9.0], "memory_bytes": MACHINE.memory_bytes - 4096}
     elsewhere(monkeypatch, **busy)
@@ -289,7 +283,7 @@ def test_what_is_only_told_refuses_nothing_and_is_written_down(
     assert {(item["name"], item["matters"]) for item in written} == {("Docker engine", False), ("load average", False)}
 
 
-def test_anyway_runs_and_writes_down_what_differs(made: Beds, first: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anyway_runs_and_writes_down_what_differs(made: Beds, first: Path, monkeypatch: Patch) -> None:
     elsewhere(monkeypatch, cores=64)
     done = called("rerun", str(first), "--anyway")
     assert done.exit_code == 0, done.output

@@ -228,9 +228,7 @@ def test_requests_that_fail_or_are_never_sent_and_lost_leaders_do_not_hold(
 
 
 @pytest.mark.parametrize(("short", "service_s"), [(True, 0.02), (False, 0.02), (True, 0.06), (None, 0.02)])
-def test_clients_that_are_all_busy_while_the_store_answers_in_time_are_told(
-    short: bool | None, service_s: float
-) -> None:
+def test_busy_clients_of_a_store_that_answers_in_time_are_told(short: bool | None, service_s: float) -> None:
     def answer(body: dict[str, Any]) -> Answer:
         made = load_of(body, 0.2, schedule__fell_behind=True, schedule__clients_short=bool(short))
         return Answer(replace(made, service_time_s={"99": service_s}), None)
@@ -421,9 +419,7 @@ def test_the_schema_refuses_what_the_reader_refuses(tmp_path: Path, load: dict[s
         load_scenarios(written(tmp_path, document))
 
 
-def test_the_writes_of_all_probes_share_their_keys_and_searches_come_back_from_the_file_that_a_run_keeps(
-    tmp_path: Path,
-) -> None:
+def test_writes_of_all_probes_share_their_keys_and_searches_come_back_from_a_runs_file(tmp_path: Path) -> None:
     block = writes(load=SEARCH, data={"keySize": 3, "valSize": 9}, keys=["sequential", "uniform"])
     others = [writes(load=[SEARCH, loads(repeats=9)], keySpace=5), mixed(load=loads(to=77.5, within=0.02))]
     found = load_scenarios(written(tmp_path, {"scenarios": [block, *others]}))

@@ -76,9 +76,7 @@ def shuffled(value: Any, random_: random.Random) -> Any:
         ([{"consistency": ["l", "s"]}], [3], 3),  # equal combinations are one cell
     ],
 )
-def test_cells_that_differ_in_their_loads_alone_share_a_testbed(
-    tmp_path: Path, axes: list[Any], beds: list[int], merged: int
-) -> None:
+def test_cells_with_other_loads_share_a_testbed(tmp_path: Path, axes: list[Any], beds: list[int], merged: int) -> None:
     found = made(tmp_path, json.dumps(SWEEP | {"axes": axes}))
     assert (sorted(len(bed.cells) for bed in found.beds), found.merged) == (beds, merged)
     assert len(identities(found)) == len(found.cells) == sum(beds)
@@ -162,9 +160,7 @@ def order(block: int, seed: int = 7, wanted: set[str] | None = None) -> list[lis
 
 
 @given(st.sets(st.sampled_from(sorted(identities(ORDERED)))), st.integers(1, 50))
-def test_each_block_has_every_cell_once_in_an_order_that_those_left_out_do_not_change(
-    wanted: set[str], number: int
-) -> None:
+def test_each_block_has_every_cell_once_in_an_order_that_omissions_keep(wanted: set[str], number: int) -> None:
     block, other = order(number), order(number + 1)
     flat = [cell for bed in block for cell in bed]
     assert len(block) == 6 and len(flat) == len(set(flat)) == len(ORDERED.cells)

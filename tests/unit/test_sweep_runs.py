@@ -32,7 +32,7 @@ from containernet_env.runs.sweep.ledger import Journal, journal_of
 from containernet_env.runs.sweep.runner import Counts, Until
 from containernet_env.setup import packages
 from tests.unit import sweep_fakes
-from tests.unit.fakes import CONFIG, GOOD, FakeTestbed, raising, result_of, rows
+from tests.unit.fakes import CONFIG, GOOD, FakeTestbed, Patch, raising, result_of, rows
 from tests.unit.manifests import PROGRAM
 from tests.unit.sweep_fakes import ALL, AXES, CELLS, DIED, FAILED, WRONG, Sweeping, lines, measured
 
@@ -75,9 +75,7 @@ def test_each_cell_is_measured_once_for_each_repetition_in_the_order_that_is_rec
     assert notes.tallies[-1].left_s < notes.tallies[0].left_s
 
 
-def test_the_same_command_measures_nothing_again_also_by_a_torn_journal_and_a_changed_one_what_is_new(
-    sweep: Sweeping,
-) -> None:
+def test_the_same_command_measures_only_what_is_new_also_by_a_torn_journal(sweep: Sweeping) -> None:
     sweep.run()
     before, cells = sweep.out.read_bytes(), rows(sweep.out)
     assert sweep.run() == ALL
@@ -164,7 +162,7 @@ def test_ctrl_c_loses_the_running_cell_alone_and_begins_no_other_testbed(sweep: 
     assert set(measured(sweep.out).values()) == {1} and sweep.beds.asked == CELLS + 1
 
 
-def test_a_full_disk_stops_with_what_it_has(sweep: Sweeping, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_stops_with_what_it_has(sweep: Sweeping, monkeypatch: Patch) -> None:
     append = csv_file.append_whole
 
     def full(fd: int, data: bytes, **named: Any) -> None:
@@ -190,9 +188,7 @@ def test_what_failed_because_of_the_store_is_a_result(sweep: Sweeping) -> None:
     assert sweep.run(retry_failed=True) == ALL and sweep.beds.asked == CELLS + 1
 
 
-def test_what_the_machine_spoils_is_measured_again_on_another_testbed_within_a_bound(
-    sweep: Sweeping, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_machine_spoils_is_measured_again_within_a_bound(sweep: Sweeping, monkeypatch: Patch) -> None:
     """The network of the first testbed was not held: all its rows are not valid, which is known only at its end."""
     proofs = iter([WRONG])
     monkeypatch.setattr(FakeTestbed, "prove_again", lambda self, moment: next(proofs, NetworkProof("after", ())))
@@ -229,7 +225,7 @@ def test_a_testbed_that_fails_is_the_machines_fault(sweep: Sweeping) -> None:
     assert sweep.of().counts() == ALL
 
 
-def test_what_the_journal_did_not_take_is_told_again(sweep: Sweeping, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_journal_did_not_take_is_told_again(sweep: Sweeping, monkeypatch: Patch) -> None:
     plain, refuse = Journal.add, once(RunError("No space left on device"))
     monkeypatch.setattr(
         Journal, "add", lambda self, kind, *more: (kind == "failed" and refuse(), plain(self, kind, *more))
@@ -262,9 +258,7 @@ def test_a_testbed_that_cannot_be_ends_nothing_but_itself(sweep: Sweeping) -> No
 
 
 @pytest.mark.parametrize("damage", ["failed", "explained", "died", "warm-up"])
-def test_a_cell_inherits_no_damage_of_another_one(
-    sweep: Sweeping, damage: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cell_inherits_no_damage(sweep: Sweeping, damage: str, monkeypatch: Patch) -> None:
     """A store that has exhausted its quota fails every cell after that, until it gets new data."""
     beds, axes = sweep.beds, ("clients=1,2,3,4,5,6,7,8",)
     if damage == "explained":  # by a configured event, so the row has no error
@@ -281,9 +275,7 @@ def test_a_cell_inherits_no_damage_of_another_one(
     assert note == "6 measurements get a new testbed: not all went well on the one before"
 
 
-def test_the_data_set_is_loaded_once_for_all_topologies_of_a_testbed_which_it_leaves_where_it_fails(
-    sweep: Sweeping,
-) -> None:
+def test_the_data_set_is_loaded_once_for_a_testbed_which_ends_where_that_fails(sweep: Sweeping) -> None:
     counts = sweep.run("cpus=0.5,1", only="read-linearizable-50x*")
     assert len(sweep.beds) == 1 and sweep.beds.asked == counts.measured + 1
     sweep.out = sweep.out.with_name("failed.csv")
@@ -340,7 +332,7 @@ def test_a_journal_of_another_version_and_a_file_of_other_columns_are_refused_by
 )
 def test_rows_that_something_else_measured_are_named_and_not_counted(
     sweep: Sweeping,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
     program: dict[str, str],
     etcd: str,
     request_: dict[str, Any],
@@ -387,7 +379,7 @@ def test_cells_are_repeated_until_their_median_is_known_by_rows_that_are_certain
     assert sweep.run("clients=20", until=Until(0.05, most=9)) == Counts(6, 0, 0, 1)
 
 
-def test_the_repetitions_of_a_cell_that_varies_are_bounded(sweep: Sweeping, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_repetitions_of_a_cell_that_varies_are_bounded(sweep: Sweeping, monkeypatch: Patch) -> None:
     varied = itertools.count()
 
     def another(path: str, body: dict[str, Any]) -> Answer:
@@ -419,9 +411,7 @@ def beds(sweep: Sweeping) -> list[tuple[int, int, int]]:
     return [(bed.ups, bed.downs, len(bed.turned)) for bed in sweep.beds]
 
 
-def test_a_block_has_one_testbed_where_links_and_cpu_limits_alone_differ(
-    sweep: Sweeping, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_block_has_one_testbed_where_links_and_limits_alone_differ(sweep: Sweeping, monkeypatch: Patch) -> None:
     kept: list[int] = []
     monkeypatch.setattr(measure_module, "keep_costs", lambda plan, facts, clusters, _: kept.append(len(clusters)))
     assert sweep.run(*STANDING, repeat=2) == Counts(2 * CELLS, 0, 0)
@@ -447,10 +437,8 @@ def test_topologies_that_take_testbeds_of_their_own_have_them(sweep: Sweeping) -
     assert all(len(set(block)) == 4 for block in memory)
 
 
-@pytest.mark.parametrize("reason", ["a cell failed", "wrong", "not proved", "unfit"])
-def test_a_testbed_on_which_something_went_wrong_is_left_to_nobody(
-    reason: str, sweep: Sweeping, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("reason", ["a cell failed", "explained", "wrong", "not proved", "unfit"])
+def test_a_testbed_on_which_something_went_wrong_is_not_left(reason: str, sweep: Sweeping, monkeypatch: Patch) -> None:
     prove = FakeTestbed.prove_again
 
     def prove_again(self: FakeTestbed, moment: str) -> NetworkProof:
@@ -463,17 +451,17 @@ def test_a_testbed_on_which_something_went_wrong_is_left_to_nobody(
         return proof
 
     monkeypatch.setattr(FakeTestbed, "prove_again", prove_again)
-    if reason == "a cell failed":
+    if reason in ("a cell failed", "explained"):
         sweep.beds.special[2] = FAILED
+    if reason == "explained":  # by a configured event
+        monkeypatch.setattr(matrix, "failures_explained", lambda *_: True)
     sweep.run("cpus=0.25,0.5,0.75", "clients=5,10", tries=1)
     assert beds(sweep) == [(1, 1, 0), (1, 1, 1)]
     assert "testbed_not_left" in kinds(sweep)[0] and "testbed_left" in kinds(sweep)[1]
 
 
 @pytest.mark.parametrize("call", ["turn_to", "rest"])
-def test_a_change_that_fails_or_an_end_between_two_topologies_is_told_and_a_new_testbed_brought_up(
-    call: str, sweep: Sweeping
-) -> None:
+def test_a_change_that_fails_or_an_end_in_between_brings_a_new_testbed_up(call: str, sweep: Sweeping) -> None:
     refused = once(RunError("the kernel holds cpu_quota_us=50000 instead of 100000"))
     sweep.beds.at[call] = refused if call == "turn_to" else lambda bed: bed is sweep.beds[0] and sweep.lose()
     assert sweep.run(*STANDING) == ALL
@@ -485,9 +473,7 @@ def test_a_change_that_fails_or_an_end_between_two_topologies_is_told_and_a_new_
 
 
 @pytest.mark.parametrize("moment", ["in a cell", "rest", "turn_to", "a fault at rest", "a fault in the next run"])
-def test_ctrl_c_and_a_fault_of_the_program_leave_nothing_standing(
-    moment: str, sweep: Sweeping, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_and_faults_of_the_program_leave_nothing_up(moment: str, sweep: Sweeping, monkeypatch: Patch) -> None:
     fault, images = raising(ValueError("a fault of ours")), measure_module.ready_images()
     if moment == "in a cell":
         sweep.beds.special[3] = sweep.interrupt
@@ -512,23 +498,21 @@ def command(sweep: Sweeping, *words: object) -> Any:
     return CliRunner().invoke(sweep_command, [*given], standalone_mode=False)
 
 
-def test_a_dry_run_prints_cells_and_time_and_creates_nothing(sweep: Sweeping, tmp_path: Path) -> None:
+def test_a_dry_run_prints_cells_and_creates_nothing(
+    sweep: Sweeping, tmp_path: Path, monkeypatch: Patch
+) -> None:
     shown = command(sweep, *(word for axis in AXES for word in ("--set", axis)), "--dry-run")
     assert shown.return_value == 0, shown.output
     assert "8 cells on 2 testbeds, 1 repetition: 8 measurements are left, which take about" in shown.output
-    assert "this machine carries" in shown.output and list(tmp_path.iterdir()) == []
-    without_out = CliRunner().invoke(sweep_command, [str(CONFIG), "--set", "clients=5"], standalone_mode=False)
+    assert "this machine carries" in shown.output
+    words = ("--set", "clients=5")
+    without_out = CliRunner().invoke(sweep_command, [str(CONFIG), *words], standalone_mode=False)
     assert "Missing argument 'OUT'" in str(without_out.exception)
 
-
-def test_what_until_ci_needs_is_made_sure_of_before_anything_is_created(
-    sweep: Sweeping, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     def require(module: str, note: object) -> None:
         raise MissingRequirementError(f"this needs {module}", "Install it.")
 
     monkeypatch.setattr(packages, "require", require)
-    words = ("--set", "clients=5")
     for more in ((), ("--dry-run",)):
         refused = command(sweep, *words, "--until-ci", "5%", *more).exception
         assert isinstance(refused, MissingRequirementError) and "this needs scipy" in str(refused)
@@ -561,9 +545,7 @@ def test_the_course_is_told_as_json_and_as_a_line_for_each_cell(sweep: Sweeping)
 
 
 @pytest.mark.parametrize("effect", ["not valid", "network off"])
-def test_rows_that_are_not_valid_are_no_failure_unless_that_is_configured(
-    effect: str, sweep: Sweeping, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_are_not_valid_are_no_failure_unless_strict(effect: str, sweep: Sweeping, monkeypatch: Patch) -> None:
     """As for `run`: exit status 0, 1 with --strict, and 1 where the network was not the one that was configured."""
     words = ("--set", "clients=5,10", "--tries", "1")
     if effect == "network off":

@@ -145,9 +145,7 @@ def test_rows_that_came_before_their_worker_was_lost_are_kept(cluster: New, monk
 
 @pytest.mark.parametrize("lose", [Dask.lose, lambda dask: setattr(dask, "hangs", True)], ids=["ends", "hangs"])
 @simulated(seeds=3)
-def test_a_lost_scheduler_ends_the_sweep_and_rows_that_came_are_kept(
-    cluster: New, lose: Callable[[Dask], None]
-) -> None:
+def test_a_lost_scheduler_ends_the_sweep_and_rows_are_kept(cluster: New, lose: Callable[[Dask], None]) -> None:
     """Also where its machine hangs and connections stand: a sweep waited for it forever, whatever was pressed."""
     on = cluster("node1")
     on.hold(lambda: lose(on.dask))
@@ -237,9 +235,7 @@ def test_rows_that_a_full_disk_refuses_are_printed_and_measured_again(cluster: N
     ],
 )
 @simulated()
-def test_versions_are_compared_before_the_first_cell(
-    cluster: New, own: Any, theirs: list[Any], refused: str | None
-) -> None:
+def test_versions_are_compared_first(cluster: New, own: Any, theirs: list[Any], refused: str | None) -> None:
     on = cluster(*(f"node{n}" for n in range(1, len(theirs) + 1)))
     assert on.dask.facts["Go"] == (builds.go_version() or "unknown")
     on.dask.facts |= own

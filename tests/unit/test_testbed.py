@@ -37,14 +37,14 @@ from containernet_env.runs.sweep.design import design
 from containernet_env.runs.testbed import Standing
 from containernet_env.stores.cluster import MemberPlace
 from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
-from tests.unit.fakes import CONFIG, make_bed, raising, write
+from tests.unit.fakes import CONFIG, Patch, make_bed, raising, write
 from tests.unit.test_network_proof import FakeGate
 
 DIED = "the link emulator ended: killed by SIGKILL"
 
 
 @pytest.fixture
-def bed(monkeypatch: pytest.MonkeyPatch) -> Any:
+def bed(monkeypatch: Patch) -> Any:
     """See ``make_bed``."""
     return make_bed(monkeypatch)
 
@@ -61,9 +61,7 @@ def test_the_death_of_the_emulator_is_the_failure_of_the_network_and_told_once(b
 
 
 @pytest.mark.parametrize(("alive", "failure"), [(True, "the network lost a host that lives: "), (False, None)])
-def test_a_port_that_goes_down_under_a_living_host_is_a_failure_of_the_network(
-    bed: Any, alive: bool, failure: str | None
-) -> None:
+def test_a_port_that_goes_down_under_a_living_host_is_a_failure(bed: Any, alive: bool, failure: str | None) -> None:
     bed.hosts = {
         "etcd1": SimpleNamespace(alive=not alive, nameToIntf={"etcd1-eth0": None}),
         "etcd2": SimpleNamespace(alive=alive, nameToIntf={"etcd2-eth0": None}),
@@ -198,7 +196,7 @@ KILLED, OOM = "killed by SIGKILL", "OOM-killed (memory limit 64 MiB)"
     ],
 )  # fmt: skip
 def test_a_bring_up_that_fails_says_what_has_ended_where_that_is_why(
-    monkeypatch: pytest.MonkeyPatch, step: str, error: Exception | None, dies: bool, ended: Any, words: str
+    monkeypatch: Patch, step: str, error: Exception | None, dies: bool, ended: Any, words: str
 ) -> None:
     bed = make_bed(monkeypatch)
     hosts = with_hosts(bed)
@@ -228,8 +226,8 @@ def test_a_bring_up_that_fails_says_what_has_ended_where_that_is_why(
 
 
 @pytest.mark.parametrize("moment", ["before", "meanwhile", "just before its end"])
-def test_a_member_that_ends_during_the_proof_is_what_the_error_and_the_proof_say(
-    bed: Any, monkeypatch: pytest.MonkeyPatch, moment: str
+def test_a_member_that_ends_during_the_proof_is_in_the_error_and_the_proof(
+    bed: Any, monkeypatch: Patch, moment: str
 ) -> None:
     hosts = with_hosts(bed)
 
@@ -251,7 +249,7 @@ def test_a_member_that_ends_during_the_proof_is_what_the_error_and_the_proof_say
 
 
 @pytest.mark.simulated()
-def test_nobody_waits_for_a_leader_on_a_dead_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_waits_for_a_leader_on_a_dead_network(monkeypatch: Patch) -> None:
     host: Any = SimpleNamespace(name="etcd1", ending=lambda words: None)
     cluster = EtcdCluster([EtcdMember(MemberPlace(host, "10.0.0.1", SimpleNamespace()))])
     monkeypatch.setattr(EtcdMember, "start", lambda self, deadline: None)
@@ -269,7 +267,7 @@ def test_the_record_says_what_the_hosts_and_links_were_made_by(bed: Any) -> None
     assert facts.docker_sdk == docker.__version__
 
 
-def test_what_the_system_refuses_is_told_with_its_own_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_system_refuses_is_told_with_its_own_remedy(monkeypatch: Patch) -> None:
     """Of a prober without descriptors the remedy was to run ./build.sh."""
     monkeypatch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
     with pytest.raises(RunError, match=r"no more processes or threads\n  Raise .*pids.max"):
@@ -279,16 +277,14 @@ def test_what_the_system_refuses_is_told_with_its_own_remedy(monkeypatch: pytest
         prober_module.probe({}, 1.0, binary=Path("prober"))
 
 
-def test_an_end_whose_moment_is_not_known_is_judged_by_the_engines_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_whose_moment_is_not_known_is_judged_by_the_engines_flag(monkeypatch: Patch) -> None:
     """ValueError of fromisoformat, where nothing may be raised."""
     api = SimpleNamespace(events=lambda **_: iter([{"timeNano": 1}]))
     monkeypatch.setattr(container.engine, "client", lambda: SimpleNamespace(api=api))
     assert container.ended_by_oom("c0ffee", ExitState(137, True))
 
 
-def test_the_floor_counts_the_sync_that_was_measured_where_each_member_keeps_its_data(
-    bed: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_floor_counts_the_sync_measured_where_each_member_keeps_its_data(bed: Any, monkeypatch: Patch) -> None:
     measured: list[tuple[Path, str]] = []
     no_sync = "no fdatasync could be measured in /var/lib/etcd: Read-only file system"
 
@@ -365,7 +361,7 @@ def test_what_is_changed_while_a_testbed_stands(axes: list[str], more: dict[str,
 class Bed:
     """A testbed that a run has left standing, and what is told of it."""
 
-    def __init__(self, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, plan: Plan, monkeypatch: Patch) -> None:
         self.bed = make_bed(monkeypatch, plan)
         self.net, self.events, self.proofs = self.bed.net, self.bed.events, self.bed.proofs
         self.gates: list[Any] = []
@@ -396,7 +392,7 @@ class Bed:
         return FakeGate(NetworkProof(moment, (check,)), None, of=len(self.gates))
 
 
-def left(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> tuple[Bed, Standing]:
+def left(plan: Plan, monkeypatch: Patch) -> tuple[Bed, Standing]:
     made, standing = Bed(plan, monkeypatch), Standing()
     assert made.bed.why_unfit is None
     standing.leave(made.bed, True)
@@ -412,9 +408,7 @@ def turned(made: Bed, plan: Plan) -> list[Proof]:
     return proofs
 
 
-def test_changed_limits_are_held_or_lifted_and_the_last_proof_is_that_of_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_changed_limits_are_held_or_lifted_and_the_last_proof_stays(monkeypatch: Patch) -> None:
     """Nobody has touched the network since it was proved after the last scenario."""
     first, second = plans("cpus=0.5,1", "client.cpus=1")
     made, _ = left(first, monkeypatch)
@@ -432,7 +426,7 @@ def test_changed_limits_are_held_or_lifted_and_the_last_proof_is_that_of_before(
     assert made.hosts["etcd1"].limited == [*one, (None, 100_000)]
 
 
-def test_changed_links_are_as_planned_and_proved_as_the_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_links_are_as_planned_and_proved_as_the_new_ones(monkeypatch: Patch) -> None:
     first, second = plans("link_delay=1ms,4ms", seeds=(7, 7))
     made, _ = left(first, monkeypatch)
     made.bed.sync = {name: SyncTimes(1, 0, 0) for name in ("etcd1", "etcd2", "etcd3")}
@@ -456,8 +450,8 @@ def test_changed_links_are_as_planned_and_proved_as_the_new_ones(monkeypatch: py
         ("the hosts still filled 3% of etcd1-s1", "cannot be proved: the hosts still filled 3% of etcd1-s1"),
     ],
 )
-def test_a_changed_network_that_is_wrong_or_too_busy_to_be_proved_is_no_testbed(
-    busy: str | None, words: str, monkeypatch: pytest.MonkeyPatch
+def test_a_changed_network_that_is_wrong_or_too_busy_is_no_testbed(
+    busy: str | None, words: str, monkeypatch: Patch
 ) -> None:
     first, second = plans("link_delay=1ms,4ms")
     made, _ = left(first, monkeypatch)
@@ -468,7 +462,7 @@ def test_a_changed_network_that_is_wrong_or_too_busy_to_be_proved_is_no_testbed(
 
 
 @pytest.mark.parametrize("ending", ["member", "emulator", "leader"])
-def test_what_has_ended_meanwhile_is_why_it_cannot_be_turned(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_ended_meanwhile_is_why_it_cannot_be_turned(ending: str, monkeypatch: Patch) -> None:
     first, second = plans("cpus=0.5,1")
     made, standing = left(first, monkeypatch)
     told, why = len(made.events), ""
@@ -485,7 +479,7 @@ def test_what_has_ended_meanwhile_is_why_it_cannot_be_turned(ending: str, monkey
         turned(made, second)
 
 
-def test_a_testbed_says_why_nothing_else_should_be_measured_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_testbed_says_why_nothing_else_should_be_measured_on_it(monkeypatch: Patch) -> None:
     made = Bed(plans("cpus=0.5,1")[0], monkeypatch)
     assert made.bed.why_unfit is None
     made.wrong = True
@@ -502,7 +496,7 @@ def test_a_testbed_says_why_nothing_else_should_be_measured_on_it(monkeypatch: p
     assert made.bed.why_unfit is not None, "the proof of before is none of now"
 
 
-def test_what_stands_is_taken_down_once_and_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stands_is_taken_down_once_and_not_interrupted(monkeypatch: Patch) -> None:
     made, standing = left(plans("cpus=0.5,1")[0], monkeypatch)
     stop, downs = Stop(), list[bool]()
 
