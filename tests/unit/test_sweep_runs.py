@@ -498,9 +498,7 @@ def command(sweep: Sweeping, *words: object) -> Any:
     return CliRunner().invoke(sweep_command, [*given], standalone_mode=False)
 
 
-def test_a_dry_run_prints_cells_and_creates_nothing(
-    sweep: Sweeping, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_a_dry_run_prints_cells_and_creates_nothing(sweep: Sweeping, tmp_path: Path, monkeypatch: Patch) -> None:
     shown = command(sweep, *(word for axis in AXES for word in ("--set", axis)), "--dry-run")
     assert shown.return_value == 0, shown.output
     assert "8 cells on 2 testbeds, 1 repetition: 8 measurements are left, which take about" in shown.output
