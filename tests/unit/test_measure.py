@@ -247,10 +247,7 @@ def test_an_argument_that_cannot_be_is_refused_before_anything_is_created(run: R
     with pytest.raises((UsageError, TypeError)):
         measure(CONFIG, QUICK, run.out, **({"only": ["write-leader-50x1x1-4B-64B"]} | arguments))
     assert not run.beds and not run.out.exists()
-
-
-def test_a_device_that_cannot_hold_rows_is_refused_or_taken() -> None:
-    """`run CONFIG /dev/null` ended with a traceback: OSError: [Errno 22] Invalid argument."""
+    # `run CONFIG /dev/null` ended with a traceback: OSError: [Errno 22] Invalid argument.
     results = ResultsFile(Path("/dev/null"))
     with suppress(UsageError):
         results.open()
