@@ -139,10 +139,6 @@ class World:
         self.step()
 
     @property
-    def was_struck(self) -> bool:
-        return self._strike is None
-
-    @property
     def threads(self) -> list[str]:
         """The names of all threads that run, but the main one."""
         return [task.name for task in self._tasks if task is not self._main]
@@ -541,6 +537,6 @@ def struck_everywhere(
         except BaseException as error:
             error.add_note(f"struck at step {step}")
             raise
-        if not world.was_struck:
+        if world._strike is not None:
             return step
         step += every

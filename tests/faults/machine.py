@@ -125,7 +125,8 @@ class Popen:
     """``subprocess.Popen`` of the programs that the driver starts; any other one fails the test."""
 
     def __init__(self, machine: Machine, argv: list[str], **options: Any) -> None:
-        machine.may_start()
+        if machine.no_threads:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         machine.takes(0.002)
         self.machine, self.argv, self._output = machine, argv, "[]" if "-j" in argv else ""
         self._until_s: float | None = None  # of the prober
@@ -241,8 +242,8 @@ class Connection:
 
     def shutdown(self, how: int) -> None:
         self.is_over = True
-        if self.emulator is not None:
-            self.emulator.end_if_alone()
+        if self.emulator is not None and self.emulator.process.runs:  # without its driver it ends
+            self.emulator.process.exit(0)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -273,11 +274,6 @@ class Emulator:
         self.connection.is_over = True
         self.ports.clear()
         self.links.clear()
-
-    def end_if_alone(self) -> None:
-        """Without its driver it ends, unless it is stopped."""
-        if self.process.runs:
-            self.process.exit(0)
 
     def take(self, data: bytes) -> None:
         self._waiting.append(data)
@@ -531,7 +527,10 @@ class Socket:
         """A ping."""
         if not self._process.alive:
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
-        self._machine.answer_or_keep(self._process, self._theirs)
+        if self._process.runs:
+            _answer(self._theirs)
+        else:
+            self._machine.unanswered.append((self._process, self._theirs))
         return len(data)
 
     def recv(self, size: int) -> bytes:
@@ -708,7 +707,7 @@ class Machine:
         self.dead_owners: set[str] = set()
         self._drivers = itertools.count(1)
         self.owner = ""
-        self._unanswered: list[tuple[Process, socket.socket]] = []
+        self.unanswered: list[tuple[Process, socket.socket]] = []
         self.users: list[str] = []
         self.use = SimpleNamespace(read=lambda: _NOTHING_USED, close=lambda: None)
         self.begin_driver()
@@ -720,10 +719,6 @@ class Machine:
     def takes(self, seconds: float) -> None:
         """A call of the system takes about so long."""
         self.world.wait(lambda: False, seconds * self.world.random.uniform(0.5, 2.0))
-
-    def may_start(self) -> None:
-        if self.no_threads:
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
     # --- drivers -------------------------------------------------------------------------------------------------
 
@@ -758,16 +753,10 @@ class Machine:
             process.signal(signal.SIGCONT)
         if self.emulator is not None and process is self.emulator.process:
             self.emulator.go_on()
-        for held, theirs in self._unanswered:
+        for held, theirs in self.unanswered:
             if held is process:
                 _answer(theirs)
-        self._unanswered = [entry for entry in self._unanswered if entry[0] is not process]
-
-    def answer_or_keep(self, process: Process, theirs: socket.socket) -> None:
-        if process.runs:
-            _answer(theirs)
-        else:
-            self._unanswered.append((process, theirs))
+        self.unanswered = [entry for entry in self.unanswered if entry[0] is not process]
 
     # --- HTTP ----------------------------------------------------------------------------------------------------
 
@@ -839,7 +828,7 @@ class Machine:
     def host_ended(self, process: Process) -> None:
         if self.emulator is not None:
             self.emulator.host_ended(process)
-        self._unanswered = [entry for entry in self._unanswered if entry[0] is not process]
+        self.unanswered = [entry for entry in self.unanswered if entry[0] is not process]
 
     # --- what is left --------------------------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ import subprocess
 import tempfile
 from contextlib import closing, suppress
 from pathlib import Path
-from types import TracebackType
 
 import docker
 import requests.exceptions
@@ -54,7 +53,7 @@ class OwnEngine:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def start(self) -> None:

@@ -73,10 +73,6 @@ class Simulation(World):
         """Have the driver's main thread call ``handle`` where it is, or goes on next."""
         self._pending = handle
 
-    @property
-    def preempts(self) -> bool:
-        return self._preempt > 0
-
     def abandon(self) -> None:
         """No thread but this one ever goes on."""
         self._tasks = [self._main]
@@ -180,10 +176,6 @@ class Run:
         self.simulation.wait(lambda: False, self.simulation.random.uniform(0.0, most_s))
         kind, times = ENDS[moment]
         assert self.happened[kind] < times, f"{moment} is over"
-
-    def reach_any(self, steps: int) -> None:
-        """Return after that many steps of the whole simulation, or as the driver ends."""
-        self.until(lambda: self.simulation.steps >= steps)
 
     def until(self, ready: Callable[[], Any]) -> Any:
         """Wait for something, or for the end of the driver; what ``ready`` then answers."""
@@ -513,7 +505,8 @@ def _struck_anywhere(fault: str, run: Run) -> None:
         sys.stdout = run.stdout or sys.stdout
         run.start()
         run.until(lambda: run.happened["run_began"])
-        run.reach_any(simulation.random.randrange(simulation.steps, simulation.steps + _STEPS[simulation.preempts]))
+        at = simulation.random.randrange(simulation.steps, simulation.steps + _STEPS[simulation._preempt > 0])
+        run.until(lambda: simulation.steps >= at)
         struck = run.alive()
         if struck:
             with suppress(_NobodyThere):
