@@ -148,7 +148,13 @@ def struck(machine: Machine, strike: Callable[[], object]) -> Iterator[None]:
 def test_one_of_two_workers_is_killed_and_each_cell_is_measured_once(scheduler: Scheduler, tmp_path: Path) -> None:
     out, notes = tmp_path / "out.csv", Notes()
     a, b = (Machine(tmp_path / name, scheduler) for name in ("node1", "node2"))
-    with machines(a, b, held=a), struck(a, a.process.kill):
+
+    def kill() -> None:
+        # What comes later, a kill may lose.
+        eventually(lambda: out.exists() and any(row["Machine"] == "node1" for row in rows(out)), "its first row comes")
+        a.process.kill()
+
+    with machines(a, b, held=a), struck(a, kill):
         counts = sweep_on(out, scheduler, notes, repeat=2).carry_out(notes, Stop())
     assert counts == Counts(2 * CELLS, 0, 0)
     assert len(measured(out)) == 2 * CELLS and set(measured(out).values()) == {1}
