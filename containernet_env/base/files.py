@@ -8,6 +8,8 @@ import hashlib
 import os
 import re
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,26 +45,72 @@ def file_name(text: str) -> str:
 def followed(path: Path) -> Path:
     """The target of ``path`` through symbolic links of root, this process's user or sudo's caller; it is not a link.
 
-    The links of the folders above it are left to the kernel (fs.protected_symlinks). Open it with O_NOFOLLOW. Raises
-    ``OSError`` for a link of another user.
+    For root the same holds for the links of the folders above it. Open it by `settled`. Raises ``OSError`` for a link
+    of another user.
     """
     trusted = {"0", str(os.geteuid()), os.environ.get("SUDO_UID")}
-    for _ in range(_LINKS_MAX):
+    found, left, links = Path("/"), [*reversed(path.absolute().parts[1:])], 0
+    while left:
+        name = left.pop()
+        if name == "..":
+            found = found.parent
+            continue
+        found /= name
         try:
-            place = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+            place = os.open(found, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
-            return path
+            break
         try:
             held = os.fstat(place)
             if not stat.S_ISLNK(held.st_mode):
-                return path
-            if str(held.st_uid) not in trusted:
-                words = f"{path} is a symbolic link of another user, uid {held.st_uid}"
+                continue
+            if str(held.st_uid) not in trusted and (os.geteuid() == 0 or not left):
+                words = f"{found} is a symbolic link of another user, uid {held.st_uid}"
                 raise OSError(errno.EINVAL, words, str(path))
-            path = path.parent / os.readlink("", dir_fd=place)
+            if (links := links + 1) > _LINKS_MAX:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+            target = Path(os.readlink("", dir_fd=place))
         finally:
             os.close(place)
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        found = Path("/") if target.is_absolute() else found.parent
+        left += reversed(target.parts[target.is_absolute() :])
+    return found.joinpath(*reversed(left))
+
+
+@contextmanager
+def settled(path: Path, *, through_link: bool = False) -> Iterator[Path]:
+    """A path of the same file, whose folder stays the same while another user moves folders or puts links there.
+
+    Links are followed as by `followed`; without ``through_link`` not that of the file itself. Open it with O_NOFOLLOW.
+    Raises ``OSError``.
+    """
+    place = followed(path) if through_link else followed(path.parent) / path.name
+    try:
+        folder = _folder_without_links(place.parent)
+    except OSError as error:
+        error.filename = str(path)
+        raise
+    inside = Path("/proc/self/fd", str(folder))
+    try:
+        yield inside / place.name
+    except OSError as error:
+        if error.filename is not None and Path(error.filename).parent == inside:
+            error.filename = str(path.with_name(Path(error.filename).name))
+        raise
+    finally:
+        os.close(folder)
+
+
+def _folder_without_links(path: Path) -> int:
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    folder = os.open("/", flags)
+    for name in path.parts[1:]:
+        above = folder
+        try:
+            folder = os.open(name, flags, dir_fd=above)
+        finally:
+            os.close(above)
+    return folder
 
 
 # asm-generic/unistd.h

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError, UsageError
-from containernet_env.base.files import followed
+from containernet_env.base.files import settled
 from containernet_env.hosts import netns
 
 LIMIT_BYTES = 256 << 20
@@ -64,7 +64,8 @@ class Capture:
             raise RunError(f"{name}: cannot listen on {interface}: {error.strerror}") from error
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._file = open(os.open(followed(path), flags, 0o666), "wb")  # noqa: SIM115 - the thread closes it
+            with settled(path, through_link=True) as place:
+                self._file = open(os.open(place, flags, 0o666), "wb")  # noqa: SIM115 - the thread closes it
         except OSError as error:
             self._socket.close()
             raise UsageError(f"cannot write {path}: {error.strerror}") from error

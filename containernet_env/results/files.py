@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Literal
 
-from containernet_env.base.files import followed
+from containernet_env.base.files import settled
 
 PARTIAL = ".part"
 """The suffix of a file that is still being written."""
@@ -30,9 +30,9 @@ def give_to_caller(descriptor: int) -> None:
 def make_folders(folder: Path) -> None:
     """Make ``folder`` and those above it that are missing, for the caller."""
     for path in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
-        with suppress(FileExistsError):
-            path.mkdir()
-            made = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with suppress(FileExistsError), settled(path) as place:
+            place.mkdir()
+            made = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 give_to_caller(made)
             finally:
@@ -46,22 +46,23 @@ def replacing(path: Path, *, sync: bool = False, for_caller: bool = True) -> Ite
 
     ``sync``: it is on disk before it has its name. ``for_caller``: it belongs to whoever called sudo.
     """
-    partial = path.with_name(f"{path.name}{PARTIAL}")
-    partial.unlink(missing_ok=True)
-    try:
-        made = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        with open(made, "wb") as file:
-            if for_caller:
-                give_to_caller(made)
-            yield file
-            if sync:
-                file.flush()
-                os.fsync(made)
-        partial.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            partial.unlink()
-        raise
+    with settled(path) as place:
+        partial = place.with_name(f"{path.name}{PARTIAL}")
+        partial.unlink(missing_ok=True)
+        try:
+            made = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            with open(made, "wb") as file:
+                if for_caller:
+                    give_to_caller(made)
+                yield file
+                if sync:
+                    file.flush()
+                    os.fsync(made)
+            partial.replace(place)
+        except BaseException:
+            with suppress(OSError):
+                partial.unlink()
+            raise
 
 
 _NAME = "Name a file, or one that does not exist yet."
@@ -96,11 +97,15 @@ def reason(error: OSError) -> str:
 def open_to_append(path: Path, *, new: bool = False, through_link: bool = False) -> int:
     """A descriptor of a regular file, to read and to append; missing files and folders are created for the caller.
 
-    Never waits for the other end of a FIFO. ``through_link``: the path may be a symbolic link, see `followed`. Raises
+    Never waits for the other end of a FIFO. ``through_link``: the path may be a symbolic link, see `settled`. Raises
     OSError; FileExistsError if it has to be ``new`` and is not.
     """
     make_folders(path.parent)
-    place = followed(path) if through_link else path
+    with settled(path, through_link=through_link) as place:
+        return _open_to_append(place, path, new)
+
+
+def _open_to_append(place: Path, path: Path, new: bool) -> int:
     flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW
     created = True
     try:
@@ -115,7 +120,7 @@ def open_to_append(path: Path, *, new: bool = False, through_link: bool = False)
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
         if created:
             give_to_caller(fd)
-            _sync_folder(path.parent)
+            _sync_folder(place.parent)
     except BaseException:
         os.close(fd)
         raise
@@ -155,22 +160,22 @@ def replace_whole(fd: int, path: Path, content: bytes) -> int:
 
     ``path`` leads to the file open as ``fd``, which is closed. After an OSError both are unchanged.
     """
-    place = followed(path)
     held = os.fstat(fd)
-    partial = place.with_name(f"{place.name}.partial")
-    partial.unlink(missing_ok=True)
-    new = open_to_append(partial, new=True)
-    try:
-        append_whole(new, content)
-        os.fchmod(new, stat.S_IMODE(held.st_mode))
-        with suppress(OSError):  # FAT, and some network file systems
-            os.fchown(new, held.st_uid, held.st_gid)
-        partial.replace(place)
-    except BaseException:
-        os.close(new)
+    with settled(path, through_link=True) as place:
+        partial = place.with_name(f"{place.name}.partial")
         partial.unlink(missing_ok=True)
-        raise
-    _sync_folder(place.parent)
+        new = _open_to_append(partial, path, new=True)
+        try:
+            append_whole(new, content)
+            os.fchmod(new, stat.S_IMODE(held.st_mode))
+            with suppress(OSError):  # FAT, and some network file systems
+                os.fchown(new, held.st_uid, held.st_gid)
+            partial.replace(place)
+        except BaseException:
+            os.close(new)
+            partial.unlink(missing_ok=True)
+            raise
+        _sync_folder(place.parent)
     os.close(fd)
     return new
 

@@ -542,7 +542,7 @@ def check_place(out: Path, needed_bytes: int) -> None:
                 f"  Move it away, or choose another name than {out}."
             )
         # A symbolic link may lead to another file system.
-        for path in (followed(out).parent, out.absolute().parent, runs.absolute()):
+        for path in (followed(out).parent, out.absolute().parent, followed(runs)):
             folder = next(parent for parent in (path, *path.parents) if parent.exists())
             if not folder.is_dir():
                 raise UsageError(f"cannot write results to {out}: {folder} is not a directory")

@@ -23,7 +23,7 @@ from containernet_env.results import csv_file as results
 from containernet_env.results import files, run_directory
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, as_markdown
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
-from containernet_env.results.files import make_folders, open_to_append
+from containernet_env.results.files import make_folders, open_to_append, replacing
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import Proof
 from containernet_env.runs.keeper import RowsNotWrittenError
@@ -474,6 +474,23 @@ def test_a_file_that_comes_between_is_not_given_away(
     assert given == []
 
 
+def test_a_folder_that_is_replaced_by_a_link_gets_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner did that between two steps of root: the file was made beside, or replaced one beside."""
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "file").write_text("theirs")
+    (tmp_path / "folder").mkdir()
+    with replacing(tmp_path / "folder" / "file") as file:
+        file.write(b"mine")
+        (tmp_path / "folder").rename(tmp_path / "moved")
+        (tmp_path / "folder").symlink_to("theirs")
+    assert (tmp_path / "theirs" / "file").read_text() == "theirs"
+    assert (tmp_path / "moved" / "file").read_text() == "mine"
+    # After the links of its path were judged.
+    monkeypatch.setattr("containernet_env.base.files.followed", lambda path: path)
+    with pytest.raises(NotADirectoryError), replacing(tmp_path / "folder" / "file"):
+        pass
+
+
 def test_a_link_of_another_user_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root made, or emptied, the file that it led to, where fs.protected_symlinks forbids to follow it."""
     real = os.fstat
@@ -495,6 +512,23 @@ def test_a_link_of_another_user_is_not_followed(tmp_path: Path, monkeypatch: pyt
         with pytest.raises(UsageError, match=f"{name} is a symbolic link of another user, uid 65534"):
             write(tmp_path / name)
         assert not (tmp_path / "theirs").exists()
+    # Nor is one of a folder above it, if it is root that would.
+    (tmp_path / "theirs").mkdir()
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    for name, write in (
+        ("b.runs", lambda: run_directory.check_place(tmp_path / "b.csv", 1)),
+        ("b.runs", lambda: RunDirectory(tmp_path / "b.csv", "r").add_event("run_began", "x")),
+        ("b.runs/r", lambda: RunDirectory(tmp_path / "b.csv", "r").write_log("etcd1", "x")),
+        ("folder", lambda: opened(tmp_path / "folder" / "out.csv")),
+        ("folder", lambda: Capture("d1", 1, "d1-eth0", tmp_path / "folder" / "d1.pcap")),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).symlink_to(tmp_path / "theirs")
+        with pytest.raises((OSError, UsageError), match=f"{name} is a symbolic link of another user, uid 65534"):
+            write()
+        (tmp_path / name).unlink()
+        assert not list((tmp_path / "theirs").iterdir())
+    (tmp_path / "theirs").rmdir()
     monkeypatch.setenv("SUDO_UID", "65534")
     opened(tmp_path / "out.csv").close()
     assert (tmp_path / "theirs").is_file() and (tmp_path / "out.csv").is_symlink()
