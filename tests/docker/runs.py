@@ -26,6 +26,15 @@ COMMAND = PROJECT / ".venv" / "bin" / "containernet-env"
 CONFIG = PROJECT / "configs" / "3node-3ms.json"
 END_S = 3 * HANG_S
 """A whole run that takes longer hangs."""
+# The two calls of the document, literally.
+SEED_READ = (
+    '{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, '
+    '"key": "foo", "endRange": "foo3", "consistency": "l"}'
+)
+SEED_WRITE = (
+    '{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, '
+    '"keySize": 4, "valSize": 64, "targetLeader": true, "sequentialKeys": true}'
+)
 
 
 def why_not() -> str | None:

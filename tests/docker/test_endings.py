@@ -10,37 +10,20 @@ from pathlib import Path
 import pytest
 
 from containernet_env.hosts import netns
+from tests import pressed
 from tests.docker.runs import COMMAND, CONFIG, PROJECT, Run, call, host_pid, rows, run
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("unchanged_machine")]
 
 MOMENTS = ("RunLock.__enter__", "Testbed._start_hosts", "Testbed._connect")
 """The first call of each of these on a run's main thread; tests/local strikes earlier ones, tests/faults later ones."""
-PRESSED = """
-import os, signal, sys
-
-heard = False
-
-def press(frame, event, arg):
-    global heard
-    name = frame.f_code.co_qualname
-    heard = heard or (name, event) == ("hear_ctrl_c", "return")
-    if heard and (name, event) == ({moment!r}, "call"):
-        sys.setprofile(None)
-        os.killpg(0, signal.SIGINT)
-
-sys.setprofile(press)
-from containernet_env.__main__ import main
-sys.exit(main())
-"""
-"""A program that is the command, and presses Ctrl-C for its process group at a moment."""
 
 
 class Struck(Run):
     """A run whose process group is interrupted at one of ``MOMENTS``."""
 
     def __init__(self, moment: str, scenarios: Path, out: Path) -> None:
-        self.command = (sys.executable, "-c", PRESSED.format(moment=moment))
+        self.command = (sys.executable, "-c", pressed.program(moment, "os.killpg(0, signal.SIGINT)"))
         super().__init__(scenarios, out)
 
 

@@ -30,7 +30,7 @@ from containernet_env.setup.images import required_images
 from containernet_env.stores.kinds import KINDS
 from containernet_env.stores.zookeeper import cluster as znodes
 from tests.deadline import HANG_S, eventually
-from tests.docker.runs import PROJECT, call, rows
+from tests.docker.runs import PROJECT, SEED_READ, SEED_WRITE, call, rows
 
 pytestmark = pytest.mark.docker
 LOAD = {"total": 60, "clients": 6, "conns": 3}
@@ -192,12 +192,6 @@ def test_it_is_measured_and_keeps_nothing(name: str, tmp_path: Path, tmp_path_fa
 COMPOSE = PROJECT / "etcd_image" / "compose.yaml"
 PACKAGE = "docker-compose"
 PROJECT_NAME = f"cnenv-compose-{os.getpid()}"
-# As the seed's README has them: the address is the first member's.
-SEED = {"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000}
-CALLS = {
-    "read": {**SEED, "key": "foo", "endRange": "foo3", "consistency": "l"},
-    "write": {**SEED, "keySize": 4, "valSize": 64, "targetLeader": True, "sequentialKeys": True},
-}
 
 
 def compose(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -237,8 +231,8 @@ def test_a_cluster_of_compose_is_measured_has_no_privileges_and_takes_the_calls_
         assert done.returncode == 0, done.stdout + done.stderr
         assert [(row["Error"], row["Hosts"]) for row in rows(out)] == [("-", "external")] * 4
         assert {row["Leader"] for row in rows(out)} <= {"etcd1", "etcd2", "etcd3"}
-        for path, body in CALLS.items():
-            argv = ["curl", "--silent", "-d", json.dumps(body), f"http://localhost:8080/benchmark/{path}"]
+        for path, body in (("read", SEED_READ), ("write", SEED_WRITE)):
+            argv = ["curl", "--silent", "-d", body, f"http://localhost:8080/benchmark/{path}"]
             answer = json.loads(subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout)
             assert (answer.get("requests"), answer.get("ok"), answer.get("failed")) == (1000, 1000, 0), answer
     finally:

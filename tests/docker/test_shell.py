@@ -18,19 +18,9 @@ from typing import Any
 import pytest
 
 from tests.deadline import HANG_S, eventually
-from tests.docker.runs import CONFIG, PROJECT, call
+from tests.docker.runs import CONFIG, PROJECT, SEED_READ, SEED_WRITE, call
 
 pytestmark = pytest.mark.docker
-
-# The two calls of the document, literally.
-SEED_READ = (
-    '{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, '
-    '"key": "foo", "endRange": "foo3", "consistency": "l"}'
-)
-SEED_WRITE = (
-    '{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, '
-    '"keySize": 4, "valSize": 64, "targetLeader": true, "sequentialKeys": true}'
-)
 
 
 def shell(*commands: str) -> subprocess.CompletedProcess[str]:

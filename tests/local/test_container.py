@@ -167,26 +167,25 @@ def test_from_its_creation_to_its_end(api: Api, family: Family) -> None:
         _ = host.pid
 
 
-def test_removal_is_over_when_the_shim_has_ended(api: Api, family: Family) -> None:
-    host = started()
-    host.remove()
+def test_removal_is_over_when_the_shim_has_ended_and_one_that_stays_is_named(
+    api: Api, family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stays = f"process {family.shim.pid}, has not ended"
+    host, other = started(), started()
+    with monkeypatch.context() as hasty:
+        hasty.setattr(engine, "SHIM_DEADLINE_S", 0.05)
+        host.remove()
+        with pytest.raises(RunError, match=f"host d1: the engine's shim, {stays}"):
+            host.wait_gone()
+        host.wait_gone()
+        with pytest.raises(RunError, match=stays):  # what is removed by its label is waited for, too
+            engine.remove_containers(["abc"])
+    other.remove()
     ender = threading.Timer(0.3, family.end)
     ender.start()
-    host.wait_gone()
+    other.wait_gone()
     assert family.shim.poll() is not None
     ender.join()
-
-
-def test_a_shim_that_stays_is_named(api: Api, family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "SHIM_DEADLINE_S", 0.05)
-    stays = f"process {family.shim.pid}, has not ended"
-    host = started()
-    host.remove()
-    with pytest.raises(RunError, match=f"host d1: the engine's shim, {stays}"):
-        host.wait_gone()
-    host.wait_gone()
-    with pytest.raises(RunError, match=stays):  # what is removed by its label is waited for, too
-        engine.remove_containers(["abc"])
 
 
 def test_a_parent_that_is_no_shim_is_not_waited_for(tmp_path: Path, family: Family) -> None:

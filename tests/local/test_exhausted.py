@@ -97,7 +97,8 @@ def test_the_limit_of_open_files_is_raised_only_where_it_is_too_low(monkeypatch:
         allow_open_files(384)
 
 
-def test_work_is_done_side_by_side_in_order() -> None:
+def test_work_is_done_side_by_side_in_order_whatever_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with the process limit reached, where no thread can be started: a tear-down leaves every container."""
     meeting = threading.Barrier(3, timeout=60)
 
     def meet(number: int) -> int:
@@ -106,21 +107,6 @@ def test_work_is_done_side_by_side_in_order() -> None:
 
     assert side_by_side(meet, [1, 2, 3], 3) == [2, 4, 6]
     assert side_by_side(str, [], 4) == []
-
-
-def test_all_work_is_done_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tear-down with the process limit reached: it leaves every container."""
-
-    def refuse(self: Any) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    assert side_by_side(lambda number: (number, threading.current_thread()), [1, 2, 3], 3) == [
-        (number, threading.main_thread()) for number in (1, 2, 3)
-    ]
-
-
-def test_one_error_keeps_nothing_from_being_worked_on() -> None:
     done: list[int] = []
 
     def work(number: int) -> None:
@@ -131,6 +117,14 @@ def test_one_error_keeps_nothing_from_being_worked_on() -> None:
     with pytest.raises(ValueError, match=r"^1$"):
         side_by_side(work, [1, 2, 3, 4], 2)
     assert sorted(done) == [1, 2, 3, 4]
+
+    def refuse(self: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert side_by_side(lambda number: (number, threading.current_thread()), [1, 2, 3], 3) == [
+        (number, threading.main_thread()) for number in (1, 2, 3)
+    ]
 
 
 def test_nothing_is_reserved_beyond_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,10 @@ def emulator() -> Iterator[Emulator]:
     fake.callers.shutdown()
 
 
-def test_answers_find_their_requests_in_any_order(emulator: Emulator) -> None:
+def test_answers_find_their_requests_in_any_order_and_events_are_handed_on(emulator: Emulator) -> None:
+    event = {"event": "port_down", "port": "d1-eth0", "reason": "host process 123 ended", "at_ns": 5}
+    emulator.send(**event)
+    assert emulator.events.get(timeout=60) == event
     answers = [emulator.send_request("read_link", name=name) for name in ("one", "two", "three")]
     requests = {request["name"]: request["id"] for request in (emulator.next_request() for _ in answers)}
     emulator.send(id=requests["two"], ok=True, at_ns=1, result={"is": 2})
@@ -79,12 +82,6 @@ def test_no_answer_in_time_is_an_error_and_a_late_one_is_dropped(emulator: Emula
     later = emulator.send_request("hello")
     emulator.answer()
     assert later.result(60).result == {}
-
-
-def test_events_are_handed_on(emulator: Emulator) -> None:
-    event = {"event": "port_down", "port": "d1-eth0", "reason": "host process 123 ended", "at_ns": 5}
-    emulator.send(**event)
-    assert emulator.events.get(timeout=60) == event
 
 
 def test_when_it_dies_whoever_waits_hears_of_it_at_once(emulator: Emulator) -> None:
@@ -130,12 +127,8 @@ def test_closing_does_not_wait_for_a_request_that_cannot_be_sent(emulator: Emula
     emulator.client.close()
     with pytest.raises(RunError, match=r"^link emulator: stats: it has ended$"):
         answer.result(60)
-
-
-def test_closing_is_no_loss(emulator: Emulator) -> None:
     emulator.client.close()
-    emulator.client.close()
-    assert not emulator.lost.is_set()
+    assert not emulator.lost.is_set(), "closing is no loss"
 
 
 def test_a_handler_that_fails_costs_one_event_and_nothing_else(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -21,14 +20,11 @@ from packaging.version import Version
 
 import containernet_env
 from containernet_env.base import assets
-from containernet_env.results.files import CHECKSUMS
 from containernet_env.runs import version
 from tests.deadline import HANG_S
-from tests.unit import test_checksums
 
 PROJECT = tomllib.loads((assets.ROOT / "pyproject.toml").read_text())["project"]
 MAIN = "from containernet_env.__main__ import main; main()"
-sealed = test_checksums.sealed
 
 
 def done(*words: object, cwd: Path = assets.ROOT, **more: Any) -> subprocess.CompletedProcess[str]:
@@ -229,11 +225,3 @@ def test_build_without_root_says_sudo_and_leaves_3(tmp_path: Path) -> None:
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     ran = done(assets.ROOT / "build.sh", env={**os.environ, "PATH": path})
     assert ran.returncode == 3 and "needs root" in ran.stderr and "sudo" in ran.stderr
-
-
-@pytest.mark.skipif(shutil.which("sha256sum") is None, reason="no sha256sum here")
-def test_sha256sum_verifies_a_run_directory(sealed: Path) -> None:
-    command = ("sha256sum", "--strict", "--check", CHECKSUMS)
-    assert done(*command, cwd=sealed).returncode == 0
-    (sealed / "logs" / "etcd1.log").write_text("reddy\n")
-    assert done(*command, cwd=sealed).returncode == 1

@@ -17,6 +17,7 @@ from containernet_env.base.errors import Interrupted, RunError
 from containernet_env.base.work import STOP_SIGNALS, stops_kept
 from containernet_env.cli import terminal
 from containernet_env.cli.terminal import StopSignals
+from tests import pressed
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -85,29 +86,6 @@ def test_ctrl_c_that_an_extension_dropped_keeps_work_from_beginning(monkeypatch:
         signal.signal(signal.SIGINT, found)
 
 
-def pressed_in(function: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the command with those words, and press Ctrl-C where a function is first called after Ctrl-C is heard."""
-    code = f"""
-import os, signal, sys
-from containernet_env.__main__ import main
-
-heard = False
-
-def press(frame, event, arg):
-    global heard
-    name = frame.f_code.co_qualname
-    heard = heard or (name, event) == ("hear_ctrl_c", "return")
-    if heard and (name, event) == ({function!r}, "call"):
-        sys.setprofile(None)
-        os.kill(os.getpid(), signal.SIGINT)
-
-sys.argv = ["containernet-env", *{words!r}]
-sys.setprofile(press)
-main()
-"""
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
-
-
 @pytest.mark.parametrize(
     "function",
     [
@@ -121,7 +99,9 @@ main()
     ],
 )
 def test_ctrl_c_ends_a_command_without_a_traceback_wherever_it_strikes(function: str) -> None:
-    done = pressed_in(function, "run", "--dry-run", str(PROJECT / "configs" / "3node-3ms.json"))
+    words = ("run", "--dry-run", str(PROJECT / "configs" / "3node-3ms.json"))
+    code = pressed.program(function, "os.kill(os.getpid(), signal.SIGINT)", *words)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 130, done.stderr
     assert done.stderr.strip() in ("", "interrupted")
     assert "etcd1" not in done.stdout, "it was not struck"

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,34 +111,21 @@ def test_a_taken_port_is_replaced_by_another_on_loopback_only(server: UnixConnec
         assert relay.socket.getsockname()[0] == "127.0.0.1"
 
 
-def test_where_nothing_listens_inside_the_caller_sees_a_closed_connection() -> None:
-    nobody = UnixConnection("benchmark", "containernet-env-test-nobody", os.getpid())
-    with relay_to(nobody) as relay, socket.create_connection(("127.0.0.1", relay.port), timeout=HANG_S) as caller:
-        assert has_ended(caller)
-
-
-def test_close_ends_open_connections_and_frees_the_port(server: UnixConnection) -> None:
-    with relay_to(server) as relay, socket.create_connection(("127.0.0.1", relay.port), timeout=HANG_S) as caller:
-        relay.close()
-        assert has_ended(caller)
-        with pytest.raises(NoAnswerError):
-            post(relay.port, {})
-
-
-def test_close_ends_a_connection_to_a_server_that_is_stopped() -> None:
+def test_without_a_server_and_after_close_connections_end_also_one_to_a_server_that_is_stopped() -> None:
     name = f"containernet-env-test-stopped-{os.getpid()}"
-    with socket.socket(socket.AF_UNIX) as stopped:
+    with socket.socket(socket.AF_UNIX) as stopped, relay_to(UnixConnection("benchmark", name, os.getpid())) as relay:
+        connect = partial(socket.create_connection, ("127.0.0.1", relay.port), timeout=HANG_S)
+        with connect() as caller:
+            assert has_ended(caller), "nothing listens inside"
         stopped.bind(f"\0{name}")
         stopped.listen()
-        with (
-            relay_to(UnixConnection("benchmark", name, os.getpid())) as relay,
-            socket.create_connection(("127.0.0.1", relay.port), timeout=HANG_S) as caller,
-            stopped.accept()[0] as inside,
-        ):
+        with connect() as caller, stopped.accept()[0] as inside:
             caller.sendall(b"x")
             inside.recv(1)
             relay.close()
             assert has_ended(caller)
+        with pytest.raises(NoAnswerError):
+            post(relay.port, {})
 
 
 def test_a_server_on_an_abstract_socket_is_reached_in_its_own_namespace_alone() -> None:
