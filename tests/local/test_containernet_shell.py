@@ -107,6 +107,9 @@ def test_output_status_and_state_from_command_to_command(shell: Shell) -> None:
     status, said = run(shell, "if ; then")
     assert status == 2 and "yntax error" in said
     assert run(shell, "echo alive") == (0, "alive\n")
+    said = until_ready(shell, "read line; echo got $line")
+    os.write(shell.terminal, b"hello\n")  # what is typed goes to the running command
+    assert finish(shell, said) == (0, "ready\ngot hello\n")
 
 
 BASH = (
@@ -131,12 +134,6 @@ def test_it_is_bash_with_jobs_where_there_is_one(shell: Shell) -> None:
     for command, (status, said) in BASH:
         found, printed = run(shell, command)
         assert (found, re.sub(r"^\[1\] \d+$", "[1] N", printed, flags=re.M)) == (status, said), command
-
-
-def test_what_is_typed_goes_to_the_running_command(shell: Shell) -> None:
-    said = until_ready(shell, "read line; echo got $line")
-    os.write(shell.terminal, b"hello\n")
-    assert finish(shell, said) == (0, "ready\ngot hello\n")
 
 
 @pytest.mark.parametrize(

@@ -111,12 +111,6 @@ def fake(place: Path) -> Iterator[FakeEngine]:
         made.end()
 
 
-@pytest.fixture
-def rubbish(fake: FakeEngine) -> None:
-    """Something that is no engine."""
-    fake.greeting = b"SSH-2.0-OpenSSH_9.2\r\n"
-
-
 # --- whether it answers -----------------------------------------------------------------------------------------------
 
 
@@ -155,10 +149,10 @@ def test_an_address_that_is_none_is_an_error_that_names_it(value: str, monkeypat
     assert "DOCKER_HOST" in raised.value.remedy
 
 
-@pytest.mark.usefixtures("rubbish")
 def test_something_that_answers_rubbish_is_not_taken_for_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    fake.greeting = b"SSH-2.0-OpenSSH_9.2\r\n"
     for ask in (engine.is_reachable, engine.client):
         with pytest.raises(EngineUnusableError, match=r"listens at DOCKER_HOST=unix://.*SSH-2\.0") as raised:
             ask()

@@ -168,6 +168,9 @@ LIBRARY = ("docker", "mininet", "pandas", "click", "rich")
             "from containernet_env import load_topology, load_scenarios", (*LIBRARY, "pydantic"), id="reading files"
         ),
         pytest.param("from containernet_env import measure", ("click",), id="a run"),
+        pytest.param(
+            "from containernet_env.network.factory import LinkFactory", ("mininet", "docker"), id="links of others"
+        ),
         # `check` makes plans too, and has to be quick.
         pytest.param("import containernet_env.config.planning", ("mininet.node", "mininet.link", "docker"), id="plans"),
         # The command is a script that imports this: Ctrl-C meanwhile would be a traceback.

@@ -1,12 +1,9 @@
-"""Links and a switch between namespaces, without Mininet and without the engine: as a program of its own has them."""
+"""Links between namespaces, without Mininet and without the engine: as a program of its own has them."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -17,35 +14,6 @@ from containernet_env.network.factory import LinkFactory, Place
 from tests.root.network import namespaces, needs_emulator, needs_root
 
 pytestmark = [pytest.mark.root, needs_root]
-
-PROJECT = Path(__file__).resolve().parents[2]
-
-# Two namespaces joined through a switch of the link emulator, in a process that has never met Mininet.
-PROGRAM = """
-import sys
-from contextlib import closing
-from containernet_env.model.link import LinkSpec
-from containernet_env.network.factory import LinkFactory, Place
-from tests.root.network import ADDRESSES, answers, namespaces
-
-with namespaces() as pids, closing(LinkFactory("emulator", "0c0c0c", None, print)) as factory:
-    switch = factory.make_switch("s1")
-    for number, (pid, address) in enumerate(zip(pids, ADDRESSES), 1):
-        link = factory.make_link(
-            Place(f"h{number}", pid, address=f"{address}/24"), Place("s1", switch, number),
-            LinkSpec.symmetric(1_000_000, 100_000_000),
-        )
-        assert link.read_back().b_to_a.rate_bps == 100_000_000
-    assert answers(*pids, ADDRESSES[1])
-    assert factory.fabric.statistics([link], reset=False, buckets=False)["links"]["h2-s1"]["a_to_b"]["frames"]
-print(sorted({"mininet", "docker"} & set(sys.modules)))
-"""
-
-
-@needs_emulator
-def test_neither_mininet_nor_the_engines_sdk_is_needed() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=PROJECT, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stdout + done.stderr
 
 
 @needs_emulator
