@@ -111,7 +111,9 @@ def test_a_taken_port_is_replaced_by_another_on_loopback_only(server: UnixConnec
         assert relay.socket.getsockname()[0] == "127.0.0.1"
 
 
-def test_without_a_server_and_after_close_connections_end_also_one_to_a_server_that_is_stopped() -> None:
+def test_without_a_server_and_after_close_connections_end_also_one_to_a_server_that_is_stopped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     name = f"containernet-env-test-stopped-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as stopped, relay_to(UnixConnection("benchmark", name, os.getpid())) as relay:
         connect = partial(socket.create_connection, ("127.0.0.1", relay.port), timeout=HANG_S)
@@ -126,6 +128,7 @@ def test_without_a_server_and_after_close_connections_end_also_one_to_a_server_t
             assert has_ended(caller)
         with pytest.raises(NoAnswerError):
             post(relay.port, {})
+    assert "Exception" not in capsys.readouterr().err
 
 
 def test_a_server_on_an_abstract_socket_is_reached_in_its_own_namespace_alone() -> None:
