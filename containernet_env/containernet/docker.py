@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import secrets
 import select
 import shlex
@@ -34,6 +35,7 @@ from containernet_env.model.hints import suggestion
 
 CANNOT_RUN = 126
 """The status of a command that could not be started, as in sh."""
+_LINE = re.compile(rf"([^\n{SENTINEL}]*)([\n{SENTINEL}])")
 
 
 def planned_options(plan: HostPlan) -> dict[str, Any]:
@@ -46,6 +48,30 @@ def planned_options(plan: HostPlan) -> dict[str, Any]:
         "cpu_period": plan.cpu_period_us,
         "cpu_quota": plan.cpu_quota_us,
     }
+
+
+def read_more(node: Any) -> None:
+    """Read what a node's shell has printed, after what was read before; blocks until there is something."""
+    held, node.readbuf = node.readbuf, ""
+    node.readbuf = held + node.read()
+
+
+def held_line(node: Any) -> str | None:
+    """The next line of what was read from a node's shell, without its line end; ``None`` if there is no whole one.
+
+    The last line of a command that has ended counts as whole, and after it ``waiting`` is false.
+    """
+    line = _LINE.match(node.readbuf)
+    if line is None:
+        return None
+    node.readbuf = node.readbuf[line.end() :]
+    if line[2] == "\n":
+        return line[1]
+    if node.waiting:
+        node.waiting = False
+        if isinstance(node, ContainerHost):
+            node.note_end()
+    return line[1] or held_line(node)
 
 
 class ContainerHost(Host):  # type: ignore[misc]
@@ -205,10 +231,11 @@ class ContainerHost(Host):  # type: ignore[misc]
 
     def readline(self) -> str | None:
         """The next line of the running command; ``None`` until it is whole. Mininet's own reads a part of it again."""
-        held, self.readbuf = self.readbuf, ""
-        line, end, rest = (held if "\n" in held else held + self.read()).partition("\n")
-        self.readbuf = rest if end else line
-        return line if end else None
+        line = held_line(self)
+        if line is None:
+            read_more(self)
+            line = held_line(self)
+        return line
 
     def waitReadable(self, timeoutms: int | None = None) -> Any:
         """See Mininet, which calls what ``readline`` has left nothing to read, so that ``waitOutput`` never returns."""
@@ -229,10 +256,11 @@ class ContainerHost(Host):  # type: ignore[misc]
         if not self.waiting:
             return ""
         data = str(super().monitor(timeoutms, findPid=findPid))
-        self._note_end()
+        self.note_end()
         return data
 
-    def _note_end(self) -> None:
+    def note_end(self) -> None:
+        """Keep the exit status of a command that has just ended."""
         if not self.waiting and self._shell is not None:
             self.last_status = self._shell.status()
 

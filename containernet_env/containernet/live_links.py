@@ -7,6 +7,7 @@ links, directions and hosts change within milliseconds of each other, and the mo
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from ipaddress import IPv4Address, IPv4Interface
@@ -19,6 +20,7 @@ from mininet.node import Host
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.base.units import parse_bandwidth, parse_duration
+from containernet_env.containernet.docker import held_line, read_more
 from containernet_env.containernet.links import NetworkLink
 from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.hints import suggestion
@@ -60,6 +62,10 @@ def _ping_once(node: Any, target: str, timeout_s: float) -> float | None:
     except ProcessGoneError:
         return None
     return None if rtt_ns is None else rtt_ns / 1e6
+
+
+def _may_print(node: Any) -> bool:
+    return node.stdout is not None and (node.waiting or (node.shell is not None and node.shell.poll() is None))
 
 
 def format_rate(bits_per_second: float, fmt: str | None = None) -> str:
@@ -362,6 +368,37 @@ class LiveLinks:
         result = [format_rate(found.rate_bps, fmt)] * 2
         output(f"*** Results: {result}\n")
         return result
+
+    def monitor(
+        self, hosts: Iterable[Any] | None = None, timeoutms: int | None = -1
+    ) -> Iterator[tuple[Any, str | None]]:
+        """What the shells of hosts (all unless given) print, line by line, as (host, line).
+
+        With ``timeoutms`` of 0 or more it never ends, and is (None, None) whenever nothing came for that long.
+        Otherwise it ends with the last of the commands that run; where none runs, it waits for background jobs, unless
+        no host has a shell.
+        """
+        nodes = [self._node(host) for host in (self.hosts if hosts is None else hosts)]
+        limit_ms = -1 if timeoutms is None else timeoutms
+        sent = False
+        while True:
+            sent = sent or any(node.waiting for node in nodes)
+            # Also what an earlier call has left.
+            for node in nodes:
+                while (line := held_line(node)) is not None:
+                    yield node, line
+            shells = {node.stdout.fileno(): node for node in nodes if _may_print(node)}
+            if limit_ms < 0 and (not shells or (sent and not any(node.waiting for node in shells.values()))):
+                return
+            poller = select.poll()
+            for descriptor in shells:
+                # Not for writing, which a terminal always allows: Mininet's own ignores its time limit for that reason.
+                poller.register(descriptor, select.POLLIN)
+            ready = poller.poll(limit_ms)
+            for descriptor, _ in ready:
+                read_more(shells[descriptor])
+            if not ready:
+                yield None, None
 
     def runCpuLimitTest(self, cpu: float, duration: int = 5) -> list[float]:
         """Refused: it needs the cgroups of Mininet's own hosts."""

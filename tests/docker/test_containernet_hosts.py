@@ -46,7 +46,7 @@ def left_of(run_id: str, containers: list[str]) -> list[str]:
 
 def stopped(network: Containernet) -> None:
     """Stop it; it leaves nothing."""
-    containers = [host.did for host in network.hosts if host.did is not None]
+    containers = [host.did for host in network.hosts if isinstance(host, Docker) and host.did is not None]
     network.stop()
     eventually(lambda: left_of(network.run_id, containers) == [], "nothing is left")
 
@@ -120,6 +120,27 @@ def test_the_shell_and_what_it_gives_back(shared: Containernet, image: str) -> N
 
     eventually(ended, "the interrupted command ends")
     assert host.last_status == 130
+
+
+def test_the_networks_monitor_reads_containers_and_mininets_own_hosts(net: Containernet, image: str) -> None:
+    hosts = one, two, own = net.addDocker("one", dimage=image), net.addDocker("two", dimage=image), net.addHost("own")
+    assert [next(net.monitor(timeoutms=0)) for _ in "ab"] == [(None, None)] * 2
+    for host in hosts:
+        host.sendCmd(f"read go; echo {host} 1; echo {host} 2; read go; echo -n {host} 3")
+    assert next(net.monitor([one, two], timeoutms=1)) == (None, None)
+    heard: dict[Any, list[str]] = {host: [] for host in hosts}
+    for host in hosts:
+        host.write("\n")
+    for host, line in net.monitor():
+        heard[host].append(line.strip())
+        if len(heard[host]) == 2:
+            host.write("\n")
+    assert heard == {host: [f"{host} {n}" for n in (1, 2, 3)] for host in hosts}
+    assert [host.waiting for host in hosts] == [False] * 3 and one.last_status == two.last_status == 0
+    one.kill()
+    eventually(lambda: not one.alive, "it has ended")
+    one.sendCmd("echo never")
+    assert ["runs" in line or "ended" in line for _, line in net.monitor([one, own])] == [True]
 
 
 def test_programs_beside_the_shell(shared: Containernet, image: str) -> None:

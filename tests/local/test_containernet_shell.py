@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.containernet.docker import ContainerHost
+from containernet_env.containernet.live_links import LiveLinks
 from containernet_env.hosts.processes import SENTINEL, Shell, User, find_user
 from tests.deadline import eventually
 
@@ -219,6 +221,35 @@ def test_monitor_returns_when_its_time_is_over_though_nothing_was_printed() -> N
         assert host.last_status == 0
     finally:
         host.release()
+
+
+def test_the_networks_monitor_reads_several_hosts_line_by_line(tmp_path: Path) -> None:
+    """It spun without ever giving (None, None), failed where a host had no shell yet, and held lines back."""
+    one, two, idle = hosts = [LocalPrograms(name) for name in ("one", "two", "idle")]
+    net = LiveLinks()
+    net.hosts = hosts
+    try:
+        assert next(net.monitor(timeoutms=0)) == (None, None) and list(net.monitor()) == []
+        one.sendCmd("echo a; echo b; read line; echo $line; echo -n end; (exit 3)")
+        two.sendCmd("read line; echo two")
+        assert [line for _, line in islice(net.monitor([one, two]), 2)] == ["a\r", "b\r"]
+        assert list(islice(net.monitor(timeoutms=1), 2)) == [(None, None)] * 2
+        two.write("\n")
+        assert next(net.monitor(timeoutms=-1)) == (two, "two\r")
+        one.write("c\n")
+        # Ends by itself when both have ended; the last line has no line end.
+        assert list(net.monitor()) == [(one, "c\r"), (one, "end")]
+        assert [one.waiting, two.waiting, one.last_status, two.last_status] == [False, False, 3, 0]
+        # What is left after a `break`, and a job in the background.
+        one.sendCmd("echo d; echo e")
+        assert next(net.monitor()) == (one, "d\r") and one.waitOutput() == "e\r\n"
+        os.mkfifo(fifo := tmp_path / "fifo")
+        two.cmd(f"cat {fifo} &")
+        fifo.write_text("job\n")
+        assert next(net.monitor()) == (two, "job\r") and idle.stdout is None
+    finally:
+        for host in hosts:
+            host.release()
 
 
 def test_an_interrupt_that_crosses_the_end_of_its_command_confuses_nobody(shell: Shell) -> None:
