@@ -295,12 +295,16 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
     ) -> NetworkLink:
         self._check_no_loop(one, two)
         fresh = [node for node in (one, two) if isinstance(node, Host) and not node.intfs]
+        owners = {intf.ip: host.name for host in self.hosts for intf in host.intfs.values() if intf.ip}
         places = []
         for node, port, given, alias in zip((one, two), ports, addresses, aliases, strict=True):
             own = node.params if node in fresh else {}
             end = {"ip": own.get("ip"), "mac": own.get("mac"), **_given(given)}
             if end["ip"]:
-                _address(f"link {one.name}-{two.name}, {node.name}", str(end["ip"]))
+                where = f"link {one.name}-{two.name}, {node.name}"
+                ip, _ = _address(where, str(end["ip"]))
+                if isinstance(node, Host) and owners.setdefault(ip, node.name) != node.name:
+                    raise UsageError(f"{where}: the address {ip} is {owners[ip]}'s already")
             at, address = (node.held, None) if isinstance(node, NetworkSwitch) else (node.pid, end["ip"])
             places.append(Place(node.name, at, node.newPort() if port is None else port, end["mac"], address, alias))
         link = wrap(self.factory.make_link(places[0], places[1], spec), (one, two), places, self._announce)

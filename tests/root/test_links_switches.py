@@ -182,6 +182,14 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     (lambda net: net.addHost("h9", ip="fd00::1"), "host h9: 'fd00::1' is an IPv6 address"),
     (lambda net: net.addHost("h9", ip="10.0.0.999"), "host h9: '10.0.0.999' is not an IPv4 address"),
     (lambda net: type(net)(ipBase="fd00::/64"), "ipBase: 'fd00::/64' is an IPv6 address"),
+    (
+        lambda net: net.addLink("s1", "h1", params2={"ip": "10.0.0.2/8"}),
+        r"link s1-h1, h1: .* 10\.0\.0\.2 is h2's already",
+    ),
+    (
+        lambda net: net.addLink("h1", "h2", params1={"ip": "10.0.0.3/8"}, params2={"ip": "10.0.0.3/8"}),
+        "is h1's already",
+    ),
     (lambda net: net.addHost("h1"), "two nodes"),
     (lambda net: net.addSwitch("h1"), "two nodes"),
     (lambda net: net.addHost("h9", ip="10.0.0.1/8"), "is h1's already"),
@@ -194,11 +202,13 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
 def test_mistakes_are_errors_and_leave_nothing(net: Containernet) -> None:
     net.addHost("h1", ip="10.0.0.1/8")
     net.addLink(net.addSwitch("s1"), net.addSwitch("s2"))
+    net.addLink(net.addHost("h2", ip="10.0.0.2/8"), "s2")
     for change, words in MISTAKES:
         with pytest.raises(UsageError, match=words):
             change(net)
-        assert len(net.links) == 1
+        assert len(net.links) == 2
     net.addLink("h1", "s1")
+    net.addLink("h1", "s2", params1={"ip": "10.0.0.1/8"})
     net.start()
 
 
