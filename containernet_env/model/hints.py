@@ -56,12 +56,12 @@ def suggestion(word: str, known: Sequence[str]) -> str:
     return f"; did you mean {near}?" if near else ""
 
 
-def near_file(path: Path, names: Iterable[str] = ()) -> str | None:
-    """Suggestions for a missing file: one of ``names``, or a JSON file beside it."""
+def near_file(path: Path, names: Iterable[str] = (), suffix: str = ".json") -> str | None:
+    """Suggestions for a missing file: one of ``names``, or a file beside it whose name ends in ``suffix``."""
     meant = {name.lower(): name for name in names}
     with contextlib.suppress(OSError, ValueError):  # a folder that cannot be read; a null character
-        meant |= {other.stem.lower(): str(other) for other in path.parent.glob("*.json")}
-    near = difflib.get_close_matches(path.name.removesuffix(".json").lower(), meant, n=1)
+        meant |= {other.stem.lower(): str(other) for other in path.parent.glob(f"*{suffix}")}
+    near = difflib.get_close_matches(path.stem.lower(), meant, n=1)
     return meant[near[0]] if near else None
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from containernet_env.base.errors import RunError, UsageError
+from containernet_env.model.hints import near_file
 from containernet_env.results.columns import BY_NAME, COLUMNS, NOT_APPLICABLE, SEED_COLUMNS
 from containernet_env.results.files import (
     append_whole,
@@ -360,6 +361,12 @@ def rows_of_run(path: Path, run_id: str, note: Callable[[str], object]) -> tuple
     return header, [_line(row) for row in (header, *found)]
 
 
+def near_results(path: Path) -> str:
+    """The end of an error about a results file that is missing: "; did you mean ...?", or nothing."""
+    near = None if os.path.lexists(path) else near_file(path, suffix=".csv")
+    return f"; did you mean {near}?" if near else ""
+
+
 def _whole_rows(path: Path, note: Callable[[str], object]) -> tuple[tuple[str, ...], list[list[str]]]:
     """The header and the rows, as text; see ``load``."""
     try:
@@ -370,7 +377,7 @@ def _whole_rows(path: Path, note: Callable[[str], object]) -> tuple[tuple[str, .
         header = tuple(values_of(first))
         rows = [values_of(line) for line in lines]
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {reason(error)}") from error
+        raise UsageError(f"cannot read {path}: {reason(error)}{near_results(path)}") from error
     if header[: len(SEED_COLUMNS)] == SEED_COLUMNS and "Scenario" in header and not is_form(header):
         missing, more = ([name for name in a if name not in b] for a, b in ((COLUMNS, header), (header, COLUMNS)))
         parts = [f"{what} {', '.join(names[:5])}" for what, names in (("it lacks", missing), ("it has", more)) if names]

@@ -388,7 +388,8 @@ def find_run(place: Path) -> Path:
         raise _unreadable(place, error) from error
     if not found:
         raise UsageError(
-            f"{place} is no run: got no {MANIFEST} there and no run directory in {folder}\n"
+            f"{place} is no run: got no {MANIFEST} there and no run directory in {folder}"
+            f"{csv_file.near_results(place)}\n"
             "  Name a run directory (OUT.runs/RUN), or a results file, whose newest run is shown."
         )
     return found[-1]

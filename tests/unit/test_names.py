@@ -75,6 +75,25 @@ def test_commands_take_either_name_and_suggest_for_typing_errors(tmp_path: Path)
         assert isinstance(refused, UsageError) and f"no such column, did you mean {meant}?" in str(refused)
 
 
+def test_a_mistyped_results_file_is_suggested(tmp_path: Path) -> None:
+    """Topologies and presets were."""
+    out = write(tmp_path / "mine.csv", sweep())
+    figure = ("-o", tmp_path / "fig.svg", "--x", "link_delay", "--y", "p50")
+    for typed in ("mien.csv", "mine.cvs", "Min", "mine"):
+        path = tmp_path / typed
+        for words in (
+            *((name, path) for name in ("results", "show", "verify", "rerun", "export")),
+            *(("compare", *two) for two in ((path, out), (out, path))),
+            ("table", "clients", path),
+            ("report", path, "-o", tmp_path / "page.html"),
+            ("plot", path, *figure),
+        ):
+            refused = shown(*words).exception
+            assert isinstance(refused, UsageError) and f"; did you mean {out}?" in str(refused), words
+    for far in (tmp_path / "other.csv", tmp_path / "no" / "mine.csv", out):
+        assert "did you mean" not in str(shown("show", far).exception)
+
+
 def test_sweeps_take_either_name_and_suggest_for_typing_errors(tmp_path: Path) -> None:
     path = topology(tmp_path)
     made = load_sweep(path, ["LinkDelay_ms=1ms,5ms", "ClientCount=10,100", "conns=ClientCount/10"])
