@@ -9,6 +9,7 @@ import pytest
 from containernet_env.base.errors import ConfigError, UsageError
 from containernet_env.config.sweeps import AXES, axis_name, load_sweep
 from containernet_env.model.names import column_of, find
+from containernet_env.report import paper
 from containernet_env.results.columns import COLUMNS
 from tests.unit.report_rows import shown, sweep, write
 from tests.unit.store_files import topology
@@ -44,32 +45,55 @@ def test_names_of_columns_and_of_axes() -> None:
         assert {name: axis_name(name) for name in names} == dict.fromkeys(names, axis)
 
 
-def test_commands_take_either_name_and_suggest_for_typing_errors(tmp_path: Path) -> None:
-    out = write(tmp_path / "out.csv", sweep())
-    for options in (
-        (("results", out, "--csv", "--by"), ("LinkDelay_ms", "link_delay", "Delay")),
-        (("compare", out, out, "--figure"), ("Requests/sec", "throughput", "rps")),
-        (("compare", out, out, "--figure"), ("99%", "p99", "P99")),
+def answer(figure: Path, *words: object) -> tuple[str, str]:
+    """What a command that succeeds prints, and the numbers behind the figure that it draws."""
+    done = shown(*words)
+    assert done.exit_code == 0, (words, done.output, done.exception)
+    numbers = figure.with_name(f"{figure.name}.csv")
+    return done.output, numbers.read_text() if words[0] == "plot" else ""
+
+
+def test_commands_take_either_name_and_suggest_for_typing_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Drawing takes seconds; the numbers behind a figure are compared.
+    monkeypatch.setattr(paper, "draw", lambda drawing, form: b"")
+    out, figure = write(tmp_path / "out.csv", sweep(2, 2, 3)), tmp_path / "fig.svg"
+    other = write(tmp_path / "other.csv", [{**row, "RunId": "run-2", "50%": "0.02"} for row in sweep(2, 2, 3)])
+    plot, by_others = ("plot", out, "-o", figure), ("--by", "bandwidth,consistency")
+    throughput, p99 = ("Requests/sec", "throughput", "rps"), ("99%", "p99", "P99")
+    delay, bandwidth, consistency = (
+        ("LinkDelay_ms", "link_delay", "Delay"),
+        ("Bandwidth_mbps", "bw"),
+        ("Consistency", "consistency"),
+    )
+    for words, *things in (
+        (("results", out, "--csv", "--by"), delay, bandwidth),
+        (("compare", out, other, "--figure"), throughput, p99),
+        ((*plot, *by_others, "--y", "p50", "--x"), delay),
+        ((*plot, *by_others, "--x", "link_delay", "--y"), throughput, p99),
+        ((*plot, "--where", "consistency=l", "--x", "link_delay", "--y", "p50", "--by"), bandwidth),
+        ((*plot, "--where", "bandwidth=1", "--x", "link_delay", "--y", "p50", "--by"), consistency),
     ):
-        words, names = options
-        answers = {(done.output, str(done.exception)) for name in names for done in (shown(*words, name),)}
-        assert len(answers) == 1 and not any("no such column" in word for word in answers.pop()), words
+        answers = [{answer(figure, *words, name) for name in names} for names in things]
+        assert {len(same) for same in answers} == {1} and len(set.union(*answers)) == len(things), words
     for words, option, two in (
-        (("results", out, "--csv"), "--by", ("link_delay", "clients")),
-        (("compare", out, out), "--figure", ("p50", "p99")),
-        (("plot", out, "--x", "rate", "--y", "p50", "-o", tmp_path / "fig.svg"), "--by", ("link_delay", "clients")),
-        (("plot", out, "--x", "rate", "-o", tmp_path / "fig.svg"), "--y", ("p50", "p99")),
+        (("results", out, "--csv"), "--by", ("link_delay", "bandwidth")),
+        (("compare", out, other), "--figure", ("p50", "p99")),
+        ((*plot, "--x", "link_delay", "--y", "p50"), "--by", ("bandwidth", "consistency")),
+        ((*plot, *by_others, "--x", "link_delay"), "--y", ("p50", "p99")),
     ):
-        given = ((option, ",".join(two)), (option, two[0], option, two[1]))
-        answers = {(done.output, str(done.exception)) for one in given for done in (shown(*words, *one),)}
-        assert len(answers) == 1 and not any("no such column" in word for word in answers.pop()), words
-    plot = ("plot", out, "--x", "link_delay", "--y", "p50", "-o", tmp_path / "fig.svg")
+        together, apart = (
+            answer(figure, *words, *given) for given in ((option, ",".join(two)), (option, two[0], option, two[1]))
+        )
+        assert together == apart, words
+    whole = ("--x", "link_delay", "--y", "p50")
     for words, name, meant in (
         (("results", out), "--by", "link_delay"),
-        (("compare", out, out), "--figure", "throughput"),
-        (plot, "--x", "LinkDelay_ms"),
-        (plot, "--y", "throughput"),
-        (plot, "--by", "clients"),
+        (("compare", out, other), "--figure", "throughput"),
+        ((*plot, *whole), "--x", "LinkDelay_ms"),
+        ((*plot, *whole), "--y", "throughput"),
+        ((*plot, *whole), "--by", "clients"),
     ):
         refused = shown(*words, name, f"{meant[:-2]}{meant[-1]}").exception
         assert isinstance(refused, UsageError) and f"no such column, did you mean {meant}?" in str(refused)
