@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,18 @@ class LocalPrograms(ContainerHost):
         return LocalProcesses(Path("/bin"))
 
 
+@contextmanager
+def limited() -> Iterator[None]:
+    """Fails the test where a `monitor` ignores its time limit."""
+    previous = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("monitor() keeps no time limit"))
+    signal.alarm(60)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
+
+
 def test_monitor_returns_when_its_time_is_over_though_nothing_was_printed() -> None:
     """It waited for the next output: 60 s for a `sleep 60` that missed its interrupt."""
     host = LocalPrograms("local")
@@ -200,13 +213,8 @@ def test_monitor_returns_when_its_time_is_over_though_nothing_was_printed() -> N
         said = ""
         while "ready\r\n" not in said:
             said += host.monitor(5000)
-        previous = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("monitor() keeps no time limit"))
-        signal.alarm(60)
-        try:
+        with limited():
             assert host.monitor(10) == ""
-        finally:
-            signal.alarm(0)
-            signal.signal(signal.SIGALRM, previous)
         assert host.waiting
         host.write("hello\n")
         assert host.waitOutput() == "got hello\r\n"
@@ -233,7 +241,8 @@ def test_the_networks_monitor_reads_several_hosts_line_by_line(tmp_path: Path) -
         one.sendCmd("echo a; echo b; read line; echo $line; echo -n end; (exit 3)")
         two.sendCmd("read line; echo two")
         assert [line for _, line in islice(net.monitor([one, two]), 2)] == ["a\r", "b\r"]
-        assert list(islice(net.monitor(timeoutms=1), 2)) == [(None, None)] * 2
+        with limited():
+            assert list(islice(net.monitor(timeoutms=1), 2)) == [(None, None)] * 2
         two.write("\n")
         assert next(net.monitor(timeoutms=-1)) == (two, "two\r")
         one.write("c\n")
@@ -247,6 +256,9 @@ def test_the_networks_monitor_reads_several_hosts_line_by_line(tmp_path: Path) -
         two.cmd(f"cat {fifo} &")
         fifo.write_text("job\n")
         assert next(net.monitor()) == (two, "job\r") and idle.stdout is None
+        two.sendCmd("read line")
+        two.release()
+        assert list(net.monitor()) == []
     finally:
         for host in hosts:
             host.release()
