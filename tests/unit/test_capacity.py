@@ -263,6 +263,16 @@ def test_a_row_that_is_not_valid_says_what_would_fit(kinds: Any, costs: Any, tol
     assert advice(plan_of(tmp_path), outcome(*kinds), known(*costs)) == told
 
 
+def test_a_run_weighs_its_own_costs_and_those_that_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_place(tmp_path, monkeypatch)
+    own = "it fits with about 77 clients, a rate of 4,200/s, 3 cores or CPU limits that add up to 1 core"
+    assert costs_module.advised(plan_of(tmp_path), KEY, outcome("generator_waited")).advice == own
+    capacity.add(KEY, [sample()], [])
+    # Such a row is no sample itself.
+    spoiled = costs_module.advised(plan_of(tmp_path), KEY, outcome("machine_full", "few_answers"))
+    assert spoiled.advice == f"{FITS}; what helps: more requests or a longer duration"
+
+
 def test_every_reason_has_words() -> None:
     assert all(bool(rule.words) == (set(rule.effects) != {"told"}) for rule in RULES.values())
     assert reasons_text("machine_full;of another version") == "all cores were busy, of another version"
