@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def test_rows_of_different_experiments_come_to_no_common_median(tmp_path: Path) 
     assert len(chosen(read_rows([path]), ["heartbeat=100"])) == 2
 
 
-GOOD = ("--x", "link_delay", "--y", "p50", "--by", "bandwidth,consistency")
+GOOD = {"--x": "link_delay", "--y": "p50", "--by": "bandwidth,consistency"}
 
 
 def test_what_there_is_none_of_is_answered_with_what_there_is_before_anything_is_installed(
@@ -90,9 +91,11 @@ def test_what_there_is_none_of_is_answered_with_what_there_is_before_anything_is
         (("--where", "type=wrote"), "no row has that; allowed: read"),
         (("-o", "figure.bmp"), "names that end in .pdf, .svg, .png"),
     ):
-        done = shown("plot", path, "-o", tmp_path / "fig.png", *GOOD, *options)
+        # Several --by add up, so each option replaces the one in `GOOD`.
+        given = {"-o": tmp_path / "fig.png"} | GOOD | dict(zip(options[::2], options[1::2], strict=True))
+        done = shown("plot", path, *chain.from_iterable(given.items()))
         assert isinstance(done.exception, UsageError) and words in str(done.exception), options
-    done = shown("plot", path, "-o", tmp_path / "fig.png", *GOOD)
+    done = shown("plot", path, "-o", tmp_path / "fig.png", *chain.from_iterable(GOOD.items()))
     assert isinstance(done.exception, MissingRequirementError) and list(tmp_path.iterdir()) == [path]
 
 
