@@ -49,11 +49,10 @@ func (b *benchmark) plan(options *load.Options) report.Plan {
 		Rate: s.Rate, Duration: s.Duration, Expected: s.Duration,
 		Interval: s.TimelineInterval, Seconds: b.seconds,
 	}
-	loop, open := options.Pacer.(load.OpenLoop)
-	if !open {
+	if !options.Pacer.Planned() {
 		return plan
 	}
-	plan.LastStart = b.lastStart(loop)
+	plan.LastStart = b.lastStart(options.Pacer)
 	plan.Expected = max(plan.Expected, plan.LastStart)
 	if mixed, isMixed := options.Targeter.(*load.Mixed); isMixed {
 		first := 0
@@ -68,7 +67,7 @@ func (b *benchmark) plan(options *load.Options) report.Plan {
 // lastStart is the last intended start of the measurement. Where to compute it would mean to compute millions before
 // it, it is a time that the last start is before, but for one schedule in 10^6, and that is at most 0.2 % of the
 // schedule later.
-func (b *benchmark) lastStart(loop load.OpenLoop) time.Duration {
+func (b *benchmark) lastStart(loop load.Pacer) time.Duration {
 	s := b.spec
 	if s.Arrival == spec.Poisson && s.Total > countedAhead {
 		n := float64(s.Total)
@@ -113,7 +112,7 @@ func (b *benchmark) options(ctx context.Context) (options load.Options, total in
 		starts = load.From{Schedule: starts, First: options.Warmup.Requests, Begin: options.Warmup.Length}
 	}
 	if s.Arrival == spec.Poisson && s.Rate*s.Duration.Seconds() > countedAhead {
-		options.Pacer = load.OpenLoop{Schedule: starts, Total: math.MaxInt, Duration: s.Duration}
+		options.Pacer = load.Pacer{Schedule: starts, Total: math.MaxInt, Duration: s.Duration}
 		return options, 0
 	}
 	loop := load.NewOpenLoop(starts, s.Total, s.Duration, math.MaxInt)
@@ -136,11 +135,11 @@ func countAhead(ctx context.Context, s *spec.Spec, starts load.Schedule) {
 }
 
 // closedLoop sends a total number of requests or, where there is a duration, as many as there is time for.
-func closedLoop(total int, duration time.Duration) load.ClosedLoop {
+func closedLoop(total int, duration time.Duration) load.Pacer {
 	if duration > 0 {
 		total = math.MaxInt
 	}
-	return load.ClosedLoop{Total: total, Duration: duration}
+	return load.Pacer{Total: total, Duration: duration}
 }
 
 // warmup is the first part of an open loop's schedule.
@@ -149,7 +148,7 @@ func warmup(s *spec.Spec, starts load.Schedule) *load.Warmup {
 		loop := load.NewOpenLoop(starts, 0, s.WarmupDuration, math.MaxInt)
 		return &load.Warmup{Pacer: loop, Requests: loop.Total, Length: s.WarmupDuration}
 	}
-	loop := load.OpenLoop{Schedule: starts, Total: s.WarmupRequests}
+	loop := load.Pacer{Schedule: starts, Total: s.WarmupRequests}
 	return &load.Warmup{Pacer: loop, Requests: s.WarmupRequests, Length: starts.Start(s.WarmupRequests)}
 }
 

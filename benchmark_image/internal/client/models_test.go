@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"containernet-env/benchmark_image/internal/assert"
-	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/secure"
 	"containernet-env/benchmark_image/internal/spec"
@@ -288,7 +287,7 @@ func TestTheLastStartOfAPoissonSchedule(t *testing.T) {
 		s.Total = total
 		b := &benchmark{spec: &s}
 		options, _ := b.options(t.Context())
-		exact := options.Pacer.(load.OpenLoop).Last()
+		exact := options.Pacer.Last()
 		got := b.plan(&options).LastStart
 		if total <= countedAhead && got != exact || got < exact || float64(got-exact) > 0.004*math.Max(float64(exact), 1) {
 			t.Errorf("%d requests: the last start is %v, planned is %v", total, exact, got)

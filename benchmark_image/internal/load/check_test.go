@@ -197,7 +197,7 @@ func TestSpansDoNotAllocate(t *testing.T) {
 
 // TestReadsWithoutARevision pass. One that has a revision is held to it.
 func TestReadsWithoutARevision(t *testing.T) {
-	run := NewRun(Options{Clients: 1, Pacer: ClosedLoop{Total: 9},
+	run := NewRun(Options{Clients: 1, Pacer: Pacer{Total: 9},
 		Targeter: &Reads{KeySize: 1, Order: keys.NewOrder(9, true, 0)}})
 	for _, step := range []struct {
 		revision int64

@@ -101,7 +101,7 @@ func TestClientsGoFromMemberToMember(t *testing.T) {
 	for round := range 50 {
 		for home := range members {
 			for client := home; client < clients; client += members {
-				if number, _, _ := d.next(client, ClosedLoop{Total: 10_000}, 0, 0); number%members != (home+round)%members {
+				if number, _, _ := d.next(client, Pacer{Total: 10_000}, 0, 0); number%members != (home+round)%members {
 					t.Fatalf("client %d sends number %d in round %d", client, number, round)
 				}
 			}

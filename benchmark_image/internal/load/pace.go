@@ -8,36 +8,6 @@ import (
 	"time"
 )
 
-// Pacer decides when requests start; it is a pure function, so that schedules are tested without a clock.
-type Pacer interface {
-	// Pace tells whether a request is part of the load, and its intended start since the start of the load, which
-	// never is before that of a request with a smaller number. elapsed is when a client became free for it: if the
-	// intended start is before that, the request is late, and its latency still counts from the intended start.
-	Pace(number int, elapsed time.Duration) (start time.Duration, more bool)
-	// Due is how many requests have an intended start at or before a time; 0 where starts are not planned.
-	Due(elapsed time.Duration) int
-	// Planned tells whether starts are planned; if not, requests start when clients are free for them.
-	Planned() bool
-}
-
-// ClosedLoop starts each of its requests as soon as a client is free, until Total requests have started or, if
-// Duration is not zero, until that time has passed.
-type ClosedLoop struct {
-	Total    int
-	Duration time.Duration
-}
-
-// Pace implements Pacer.
-func (c ClosedLoop) Pace(number int, elapsed time.Duration) (time.Duration, bool) {
-	return elapsed, number < c.Total && (c.Duration == 0 || elapsed < c.Duration)
-}
-
-// Due implements Pacer.
-func (ClosedLoop) Due(time.Duration) int { return 0 }
-
-// Planned implements Pacer.
-func (ClosedLoop) Planned() bool { return false }
-
 // Schedule is a list of intended starts that is fixed in advance.
 type Schedule interface {
 	// Start is the intended start of a request, since that of the schedule. It is a pure function that never decreases.
@@ -46,31 +16,62 @@ type Schedule interface {
 	Due(elapsed time.Duration) int
 }
 
-// OpenLoop starts its requests at the times of a schedule, whether or not earlier ones were answered. A
-// client that is free takes the next one; if its start has passed, it is sent at once.
-type OpenLoop struct {
-	Schedule Schedule
-	Total    int // requests in the schedule, at most
-	// if not zero: nothing is sent after this time, but by a client that was woken up to LateAfter late
+// Pacer decides when requests start; it is a pure function, so that schedules are tested without a clock. An open loop
+// starts its requests at the times of a schedule, whether or not earlier ones were answered: a client that is free takes
+// the next one, and if its start has passed, it is sent at once. A closed loop starts each as soon as a client is free.
+type Pacer struct {
+	Schedule Schedule // nil: a closed loop
+	Total    int      // requests, at most
+	// if not zero: nothing is sent after this time, but in an open loop by a client that was woken up to LateAfter late
 	Duration time.Duration
 }
 
 // NewOpenLoop makes an open loop of total requests, or, if duration is not zero, of as many as start before the
 // duration has passed, at most limit.
-func NewOpenLoop(schedule Schedule, total int, duration time.Duration, limit int) OpenLoop {
+func NewOpenLoop(schedule Schedule, total int, duration time.Duration, limit int) Pacer {
 	if duration > 0 {
 		total = min(schedule.Due(duration-1), limit)
 	}
-	return OpenLoop{schedule, total, duration}
+	return Pacer{schedule, total, duration}
 }
 
-// Pace implements Pacer.
-func (o OpenLoop) Pace(number int, elapsed time.Duration) (time.Duration, bool) {
-	if number >= o.Total || o.Duration > 0 && elapsed >= o.Duration {
+// Planned tells whether starts are planned; if not, requests start when clients are free for them.
+func (p Pacer) Planned() bool { return p.Schedule != nil }
+
+// Pace tells whether a request is part of the load, and its intended start since the start of the load, which never is
+// before that of a request with a smaller number. elapsed is when a client became free for it: if the intended start is
+// before that, the request is late, and its latency still counts from the intended start.
+func (p Pacer) Pace(number int, elapsed time.Duration) (start time.Duration, more bool) {
+	if number >= p.Total || p.Duration > 0 && elapsed >= p.Duration {
 		return 0, false
 	}
-	start := o.Schedule.Start(number)
-	return start, o.Duration == 0 || start < o.Duration
+	if !p.Planned() {
+		return elapsed, true
+	}
+	start = p.Schedule.Start(number)
+	return start, p.Duration == 0 || start < p.Duration
+}
+
+// Due is how many requests have an intended start at or before a time; 0 where starts are not planned.
+func (p Pacer) Due(elapsed time.Duration) int {
+	if !p.Planned() {
+		return 0
+	}
+	if p.Duration > 0 {
+		elapsed = min(elapsed, p.Duration-1)
+	}
+	return min(p.Schedule.Due(elapsed), p.Total)
+}
+
+// Last is the last intended start of an open loop, or a time before which it lies where requests are not counted ahead.
+func (p Pacer) Last() time.Duration {
+	switch p.Total {
+	case 0:
+		return 0
+	case math.MaxInt:
+		return p.Duration
+	}
+	return p.Schedule.Start(p.Total - 1)
 }
 
 // From is the rest of a schedule, from a request and a time on.
@@ -85,28 +86,6 @@ func (f From) Start(number int) time.Duration { return f.Schedule.Start(f.First+
 
 // Due implements Schedule.
 func (f From) Due(elapsed time.Duration) int { return max(f.Schedule.Due(f.Begin+elapsed)-f.First, 0) }
-
-// Due implements Pacer.
-func (o OpenLoop) Due(elapsed time.Duration) int {
-	if o.Duration > 0 {
-		elapsed = min(elapsed, o.Duration-1)
-	}
-	return min(o.Schedule.Due(elapsed), o.Total)
-}
-
-// Planned implements Pacer.
-func (OpenLoop) Planned() bool { return true }
-
-// Last is the last intended start, or a time before which it lies where requests are not counted ahead.
-func (o OpenLoop) Last() time.Duration {
-	switch o.Total {
-	case 0:
-		return 0
-	case math.MaxInt:
-		return o.Duration
-	}
-	return o.Schedule.Start(o.Total - 1)
-}
 
 // Constant starts requests at equal intervals. The value is the rate in requests per second.
 type Constant float64

@@ -141,7 +141,7 @@ func TestOpenLoopsByDuration(t *testing.T) {
 	o := NewOpenLoop(p, 0, 4*time.Second, limit)
 	assert.That(t, p.Start(o.Total-1) < 4*time.Second && p.Start(o.Total) >= 4*time.Second && o.Total >= 1700 &&
 		o.Total <= 2300, "4 s of a poisson schedule at 500/s have %d requests", o.Total)
-	unknown := OpenLoop{NewPoisson(500, keys.NewDraw(1, keys.StreamArrival).At), math.MaxInt, 4 * time.Second}
+	unknown := Pacer{NewPoisson(500, keys.NewDraw(1, keys.StreamArrival).At), math.MaxInt, 4 * time.Second}
 	start, more := unknown.Pace(o.Total-1, 0)
 	assert.That(t, more && start == p.Start(o.Total-1) && unknown.Due(time.Hour) == o.Total,
 		"without a number of requests, the last starts at %v; %d are due", start, unknown.Due(time.Hour))
@@ -162,9 +162,9 @@ func TestDueAgreesWithPace(t *testing.T) {
 			assert.Must(t, more == (due < 3000) && (!more || start > now), "%s: request %d is due at %v", name, due, now)
 		}
 	}
-	_, another := (OpenLoop{Constant(1), 100, time.Second}).Pace(0, time.Second)
+	_, another := (Pacer{Constant(1), 100, time.Second}).Pace(0, time.Second)
 	assert.That(t, !another, "a request is sent after the end of the duration")
-	assert.That(t, (ClosedLoop{Total: 5}).Due(time.Hour) == 0, "a closed loop has a schedule")
+	assert.That(t, (Pacer{Total: 5}).Due(time.Hour) == 0, "a closed loop has a schedule")
 }
 
 // manyPerGoroutine serves all clients from one goroutine, as a transport that owns its connections does. The function

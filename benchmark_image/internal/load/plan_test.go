@@ -19,9 +19,9 @@ func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 	const rate = 1000
 	starts := Constant(rate)
 	for name, o := range map[string]Options{
-		"closed": {Warmup: &Warmup{Pacer: ClosedLoop{Total: warm}}, Pacer: ClosedLoop{Total: total}},
+		"closed": {Warmup: &Warmup{Pacer: Pacer{Total: warm}}, Pacer: Pacer{Total: total}},
 		"open": {
-			Warmup: &Warmup{Pacer: OpenLoop{Schedule: starts, Total: warm}, Requests: warm, Length: starts.Start(warm)},
+			Warmup: &Warmup{Pacer: Pacer{Schedule: starts, Total: warm}, Requests: warm, Length: starts.Start(warm)},
 			Pacer:  NewOpenLoop(From{starts, warm, starts.Start(warm)}, total, 0, total),
 		},
 	} {
@@ -77,7 +77,7 @@ func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 func TestTheRestOfAWarmupIsInNoTime(t *testing.T) {
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		o := options(20, 2).in(w)
-		o.Warmup = &Warmup{Pacer: ClosedLoop{Total: 5}}
+		o.Warmup = &Warmup{Pacer: Pacer{Total: 5}}
 		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
 			w.Await(time.Millisecond)
 			if r.Number == 4 {
@@ -125,8 +125,8 @@ func TestAWarmupOfADuration(t *testing.T) {
 	}
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		o := options(1_000_000, 3).in(w)
-		o.Warmup = &Warmup{Pacer: ClosedLoop{Total: 1_000_000, Duration: length}}
-		o.Pacer = ClosedLoop{Total: 1_000_000, Duration: length}
+		o.Warmup = &Warmup{Pacer: Pacer{Total: 1_000_000, Duration: length}}
+		o.Pacer = Pacer{Total: 1_000_000, Duration: length}
 		result := NewRun(o).Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) {
 			w.Await(ms)
 			return 0, nil
@@ -146,9 +146,9 @@ func TestAWarmupOfADuration(t *testing.T) {
 // TestARunThatIsEndedDuringItsWarmup measures nothing.
 func TestARunThatIsEndedDuringItsWarmup(t *testing.T) {
 	for name, o := range map[string]Options{
-		"closed": {Warmup: &Warmup{Pacer: ClosedLoop{Total: 100}}, Pacer: ClosedLoop{Total: 10}},
+		"closed": {Warmup: &Warmup{Pacer: Pacer{Total: 100}}, Pacer: Pacer{Total: 10}},
 		"open": {
-			Warmup: &Warmup{Pacer: OpenLoop{Schedule: Constant(1), Total: 100}, Requests: 100, Length: 100 * time.Second},
+			Warmup: &Warmup{Pacer: Pacer{Schedule: Constant(1), Total: 100}, Requests: 100, Length: 100 * time.Second},
 			Pacer:  NewOpenLoop(From{Constant(1), 100, 100 * time.Second}, 10, 0, 10),
 		},
 	} {
@@ -172,7 +172,7 @@ func TestWhatTheGeneratorHadToDo(t *testing.T) {
 	const ms = time.Millisecond
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		o := options(20, 2).in(w)
-		o.Warmup = &Warmup{Pacer: ClosedLoop{Total: 200}}
+		o.Warmup = &Warmup{Pacer: Pacer{Total: 200}}
 		result := NewRun(o).Attack(t.Context(), manyPerGoroutine{w, func(r *Request) {
 			if r.Number < 200 {
 				w.Busy(15 * ms)

@@ -58,7 +58,7 @@ func next(ctx context.Context, run *Run, client int) (*Request, bool) {
 
 func options(total, clients int) Options {
 	return Options{
-		Clients: clients, Pacer: ClosedLoop{Total: total}, Sink: new(kept),
+		Clients: clients, Pacer: Pacer{Total: total}, Sink: new(kept),
 		Targeter: &Puts{KeySize: 4, Order: keys.NewOrder(total, true, 0), Values: keys.NewValues(8, 0)},
 	}
 }

@@ -71,7 +71,7 @@ func records(o load.Options) []load.Record { return *o.Sink.(*kept) }
 // puts is a load in a world; nil: the real one.
 func puts(w *worldtest.World, total, clients int) load.Options {
 	o := load.Options{
-		Clients: clients, Pacer: load.ClosedLoop{Total: total}, Stall: time.Minute, Sink: new(kept),
+		Clients: clients, Pacer: load.Pacer{Total: total}, Stall: time.Minute, Sink: new(kept),
 		Targeter: &load.Puts{KeySize: 4, Order: keys.NewOrder(total, true, 0), Values: keys.NewValues(64, 0)},
 	}
 	if w != nil {

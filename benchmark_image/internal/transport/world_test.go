@@ -355,8 +355,8 @@ func (s *trial) makeLoad() {
 	}
 	switch s.random.IntN(3) {
 	case 0:
-		if s.load.Pacer = (load.ClosedLoop{Total: total, Duration: duration}); warm > 0 {
-			s.load.Warmup = &load.Warmup{Pacer: load.ClosedLoop{Total: warm}}
+		if s.load.Pacer = (load.Pacer{Total: total, Duration: duration}); warm > 0 {
+			s.load.Warmup = &load.Warmup{Pacer: load.Pacer{Total: warm}}
 		}
 	default:
 		rate := float64(20 + s.random.IntN(1500))
@@ -367,7 +367,7 @@ func (s *trial) makeLoad() {
 		measured := s.starts
 		if warm > 0 {
 			length := s.starts.Start(warm)
-			s.load.Warmup = &load.Warmup{Pacer: load.OpenLoop{Schedule: s.starts, Total: warm}, Requests: warm, Length: length}
+			s.load.Warmup = &load.Warmup{Pacer: load.Pacer{Schedule: s.starts, Total: warm}, Requests: warm, Length: length}
 			measured = load.From{Schedule: s.starts, First: warm, Begin: length}
 		}
 		loop := load.NewOpenLoop(measured, total, duration, math.MaxInt)
@@ -559,7 +559,7 @@ func (s *trial) judge() int {
 	if s.transport == nil {
 		return s.problems
 	}
-	total, duration := s.total, s.duration()
+	total, duration := s.total, s.load.Pacer.Duration
 	for _, stop := range s.w.Stops() {
 		if last := len(s.stops) - 1; last >= 0 && s.stops[last].To >= stop.From {
 			s.stops[last].To = max(s.stops[last].To, stop.To)
@@ -608,16 +608,6 @@ func (s *trial) judge() int {
 	return s.problems
 }
 
-func (s *trial) duration() time.Duration {
-	switch pacer := s.load.Pacer.(type) {
-	case load.ClosedLoop:
-		return pacer.Duration
-	case load.OpenLoop:
-		return pacer.Duration
-	}
-	return 0
-}
-
 // judgeRequest checks what the members know of a put.
 func (s *trial) judgeRequest(number int, r *request) {
 	tries := 1
@@ -664,12 +654,12 @@ func (s *trial) judgeRecord(i int, record load.Record) {
 	}
 	start, actual, end := began+record.Start, began+record.Start+record.Lag(), began+record.End()
 	if s.starts != nil {
-		if want := s.load.Pacer.(load.OpenLoop).Schedule.Start(i); record.Start != want {
+		if want := s.load.Pacer.Schedule.Start(i); record.Start != want {
 			s.problem("request %d is due at %v, and its record has %v", i, want, record.Start)
 		}
 	}
 	stopped := s.stoppedAt(start)
-	switch d := s.duration(); {
+	switch d := s.load.Pacer.Duration; {
 	case d > 0 && record.Start >= d:
 		s.problem("request %d starts at %v, after the end of %v", i, record.Start, d)
 	case record.Lag() < 0:
