@@ -68,8 +68,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	logger := log.New(stderr, "benchmark-server: ", log.LstdFlags|log.LUTC|log.Lmsgprefix)
-	options := api.Options{Client: *client, Hosts: *hosts, Allow: *allowed, Credentials: *credentials}
-	if err := serve(*listen, options, *results, logger); err != nil {
+	handler := &api.Handler{Runner: &api.Runner{Client: *client, Allow: *allowed}, Hosts: api.Hosts{Names: *hosts},
+		Log: logger, Credentials: *credentials}
+	if err := serve(*listen, handler, *results); err != nil {
 		logger.Print(err)
 		return exitFailed
 	}
@@ -88,23 +89,24 @@ func check(hosts []string, allowed string) error {
 	return nil
 }
 
-func serve(address string, options api.Options, results string, logger *log.Logger) error {
+func serve(address string, handler *api.Handler, results string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if options.Client == "" {
+	runner := handler.Runner
+	if runner.Client == "" {
 		self, err := os.Executable()
 		if err != nil {
 			return fmt.Errorf("find benchmark-client: %w", err)
 		}
-		options.Client = filepath.Join(filepath.Dir(self), "benchmark-client")
+		runner.Client = filepath.Join(filepath.Dir(self), "benchmark-client")
 	}
-	for _, program := range []string{options.Client, spec.WithTLS(options.Client)} {
+	for _, program := range []string{runner.Client, spec.WithTLS(runner.Client)} {
 		if _, err := os.Stat(program); err != nil {
 			return fmt.Errorf("find benchmark-client: %w", err)
 		}
 	}
-	kept, err := api.OpenResults(results)
-	if err != nil {
+	var err error
+	if runner.Results, err = api.OpenResults(results); err != nil {
 		return err
 	}
 	network := "tcp"
@@ -115,7 +117,6 @@ func serve(address string, options api.Options, results string, logger *log.Logg
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	logger.Printf("serving on %v", listener.Addr())
-	options.Results = kept
-	return api.Serve(ctx, listener, options, logger)
+	handler.Log.Printf("serving on %v", listener.Addr())
+	return api.Serve(ctx, listener, handler)
 }

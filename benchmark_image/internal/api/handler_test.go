@@ -11,7 +11,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -239,14 +238,6 @@ func TestTheGraceFollowsTheWork(t *testing.T) {
 		r.current.heard.Store(&heard{Progress: report.Progress{Done: done}})
 		grace := r.Grace()
 		assert.That(t, grace == want, "%d requests: %v, want %v", done, grace, want)
-	}
-}
-
-func TestEndedChild(t *testing.T) {
-	for stat, ended := range map[string]bool{"": false, "x": false, ") (": false, "12 (a) b) Z 1": os.Getpid() == 1,
-		"12 (a": false} {
-		_, got := endedChild(stat)
-		assert.That(t, got == ended, "%q: %v", stat, got)
 	}
 }
 

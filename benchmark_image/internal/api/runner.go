@@ -56,7 +56,7 @@ func (o Outcome) answer() (status int, body any) {
 type Runner struct {
 	Client string // path of the program; loads over TLS are run by the one that spec.WithTLS names
 	Allow  string // members that loads may be sent to, as allow.Parse reads it
-	// Start is as Children.Start.
+	// Start is as Children.Start; Serve sets it.
 	Start   func(context.Context, Program) (wait func() error, err error)
 	Results *Results // gets every answer
 

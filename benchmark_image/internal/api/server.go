@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -23,31 +21,21 @@ import (
 // grace.
 const stopGrace = time.Second
 
-// Options is what the server is started with.
-type Options struct {
-	Client      string   // path of benchmark-client; the one with TLS is beside it
-	Hosts       []string // names by which callers may call the server, beside its own
-	Allow       string   // members that loads may be sent to, as allow.Parse reads it
-	Results     *Results // where results are kept until they are fetched
-	Credentials string   // the folder of the files that bodies may name; empty: they may name none
-}
-
-// Serve answers requests on the listener, and keeps results, until ctx ends, then ends the running benchmark, answers
-// its caller with what was measured, and returns.
-func Serve(ctx context.Context, listener net.Listener, options Options, logger *log.Logger) error {
-	children := &Children{}
-	runner := &Runner{Client: options.Client, Start: children.Start, Allow: options.Allow, Results: options.Results}
+// Serve answers requests on the listener with a handler, and keeps results, until ctx ends, then ends the running
+// benchmark, answers its caller with what was measured, and returns.
+func Serve(ctx context.Context, listener net.Listener, handler *Handler) error {
+	children, runner := &Children{}, handler.Runner
+	runner.Start = children.Start
 	if os.Getpid() == 1 {
-		defer reap(children, logger)()
+		defer reap(children)()
 	}
 	defer runner.Forget()
 	server := &http.Server{
-		Handler: &Handler{Runner: runner, Hosts: Hosts{Names: options.Hosts}, Log: logger,
-			Credentials: options.Credentials},
+		Handler:           handler,
 		ReadHeaderTimeout: bodyTimeout,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    MaxBody,
-		ErrorLog:          logger,
+		ErrorLog:          handler.Log,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
 	failed := make(chan error, 1)
@@ -66,7 +54,7 @@ func Serve(ctx context.Context, listener net.Listener, options Options, logger *
 }
 
 // reap collects orphans until the returned function is called.
-func reap(children *Children, logger *log.Logger) (stop func()) {
+func reap(children *Children) (stop func()) {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGCHLD)
 	over := make(chan struct{})
@@ -76,9 +64,7 @@ func reap(children *Children, logger *log.Logger) (stop func()) {
 			case <-over:
 				return
 			case <-ended:
-				if _, err := children.ReapOrphans(); err != nil {
-					logger.Print(err)
-				}
+				children.ReapOrphans()
 			}
 		}
 	}()
@@ -136,41 +122,19 @@ func (c *Children) Start(ctx context.Context, p Program) (wait func() error, err
 
 // ReapOrphans collects the ended children that Start did not start and returns how many there were. It is
 // to be called after each SIGCHLD.
-func (c *Children) ReapOrphans() (int, error) {
+func (c *Children) ReapOrphans() (reaped int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return 0, fmt.Errorf("list the processes: %w", err)
-	}
-	reaped := 0
-	for _, path := range stats {
-		stat, err := os.ReadFile(path)
-		if err != nil {
-			continue // ended since it was listed
-		}
-		pid, ended := endedChild(string(stat))
-		if !ended || c.own[pid] {
+	processes, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well-formed, and there are no other errors
+	for _, process := range processes {
+		pid, err := strconv.Atoi(filepath.Base(process))
+		if err != nil || c.own[pid] {
 			continue
 		}
+		// Of a process that has not ended or is no child, nothing is collected (wait4(2)).
 		if got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); err == nil && got == pid {
 			reaped++
 		}
 	}
-	return reaped, nil
-}
-
-// endedChild reads /proc/PID/stat (proc_pid_stat(5)): pid, the command in parentheses, which may hold
-// anything, the state, the parent.
-func endedChild(stat string) (pid int, ended bool) {
-	open, closing := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
-	if open < 1 || closing < open {
-		return 0, false
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(stat[:open]))
-	fields := strings.Fields(stat[closing+1:])
-	if err != nil || len(fields) < 2 {
-		return 0, false
-	}
-	return pid, fields[0] == "Z" && fields[1] == strconv.Itoa(os.Getpid())
+	return reaped
 }
