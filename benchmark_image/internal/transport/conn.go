@@ -100,7 +100,7 @@ func (c *conn) connect() {
 // dial gives a connected socket that Go's poller knows nothing of, and its session, if it is to be secured.
 func (c *conn) dial(ctx context.Context) (fd int, session store.Session, err error) {
 	l := c.loop
-	connection, err := l.world.Dial(ctx, dialerOf(l.dialer, c.member, l.options.Permit), c.member)
+	connection, err := l.world.Dial(ctx, l.dialer(c.member), c.member)
 	if err != nil {
 		return -1, nil, err
 	}
@@ -354,7 +354,7 @@ func (l *loop) connect(o opening) (fd int, err error) {
 			return -1, err
 		}
 	}
-	return l.world.Connect(o.address, int(l.silence))
+	return l.world.Connect(o.address, l.silenceMs)
 }
 
 // begin writes the protocol's first output, which shows whether the socket is connected.
@@ -418,46 +418,31 @@ func (l *loop) giveUp() {
 	l.expected = slices.Delete(l.expected, 0, given)
 }
 
-// leastUserTimeout keeps a request timeout of milliseconds from ending connections whose packets are only late.
+// leastUserTimeout is what loop.silenceMs is at least: a request timeout of milliseconds must not end connections whose
+// packets are only late.
 const leastUserTimeout = time.Second
 
 // Permit tells why a connection to an address must not be opened for an endpoint; nil: it may.
 type Permit func(endpoint string, address netip.AddrPort) error
 
-// dialerOf is a dialer for one endpoint that connects only where it may. The kernel is about to connect to the address
-// that is judged: no name is looked up in between.
-func dialerOf(dialer *net.Dialer, endpoint string, permit Permit) *net.Dialer {
-	if permit == nil {
-		return dialer
-	}
-	guarded, control := *dialer, dialer.Control
-	guarded.Control = func(network, address string, raw syscall.RawConn) error {
-		number, err := netip.ParseAddrPort(address)
-		if err == nil {
-			err = permit(endpoint, number)
+// dialer opens connections to one endpoint, only where it may. The kernel is about to connect to the address that is
+// judged: no name is looked up in between. They are not kept alive, like those that the loop opens: idle ones cost
+// nothing.
+func (l *loop) dialer(endpoint string) *net.Dialer {
+	return &net.Dialer{KeepAlive: -1, Control: func(_, address string, raw syscall.RawConn) error {
+		if l.options.Permit != nil {
+			number, err := netip.ParseAddrPort(address)
+			if err == nil {
+				err = l.options.Permit(endpoint, number)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
-		}
-		return control(network, address, raw)
-	}
-	return &guarded
-}
-
-// silence is for how many milliseconds a member's kernel may acknowledge nothing until the connection is given up: as
-// long as a request may take, so that all requests under way have ended by their deadlines. Otherwise a connection over
-// a link that was cut would stay useless after its repair until TCP sends again, up to 120 s later (tcp(7),
-// TCP_USER_TIMEOUT).
-type silence int
-
-func newSilence(requestTimeout time.Duration) silence {
-	return silence(max(requestTimeout, leastUserTimeout) / time.Millisecond)
-}
-
-// newDialer opens connections that are not kept alive, like those that the loop opens: idle ones cost nothing.
-func newDialer(limit silence) *net.Dialer {
-	return &net.Dialer{KeepAlive: -1, Control: func(_, _ string, raw syscall.RawConn) (err error) {
-		if controlErr := raw.Control(func(fd uintptr) { err = world.BoundSilence(int(fd), int(limit)) }); controlErr != nil {
+		var err error
+		if controlErr := raw.Control(func(fd uintptr) {
+			err = world.BoundSilence(int(fd), l.silenceMs)
+		}); controlErr != nil {
 			return controlErr
 		}
 		return err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"sync"
 	"time"
 
@@ -36,8 +35,11 @@ type loop struct {
 	traits    store.Traits
 	options   *Options
 	errSpeech error // of a member that does not speak the protocol
-	silence   silence
-	dialer    *net.Dialer
+	// For how many milliseconds a member's kernel may acknowledge nothing until the connection is given up: as long as a
+	// request may take, so that all requests under way have ended by their deadlines. Otherwise a connection over a link
+	// that was cut would stay useless after its repair until TCP sends again, up to 120 s later (tcp(7),
+	// TCP_USER_TIMEOUT).
+	silenceMs int
 	done      chan struct{}
 	failed    error // why the loop ended by itself; valid when done is closed
 
@@ -79,12 +81,11 @@ func newLoop(protocol store.Protocol, o *Options, requestTimeout time.Duration) 
 	}
 	l := &loop{
 		world: o.World, poller: &poller{Poller: p}, protocol: protocol, traits: protocol.Traits(), options: o,
-		silence: newSilence(requestTimeout),
-		done:    make(chan struct{}), refused: make(chan struct{}),
+		silenceMs: int(max(requestTimeout, leastUserTimeout) / time.Millisecond),
+		done:      make(chan struct{}), refused: make(chan struct{}),
 		errSpeech: fmt.Errorf("the member accepts connections but does not speak %s on them", protocol.Traits().Name),
 		buffer:    make([]byte, readSize), deadlines: list{which: byDeadline}, releases: 1,
 	}
-	l.dialer = newDialer(l.silence)
 	if l.traits.Security != nil {
 		l.opened, l.handshakes = make([]byte, readSize), make(chan struct{}, maxHandshakes)
 	}

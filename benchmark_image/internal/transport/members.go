@@ -179,7 +179,7 @@ func (c *conn) status(ctx context.Context) (store.Answer, error) {
 	}
 	ctx, cancel := l.world.WithTimeout(ctx, l.options.statusTime())
 	defer cancel()
-	connection, err := l.world.Dial(ctx, dialerOf(l.dialer, c.member, l.options.Permit), c.member)
+	connection, err := l.world.Dial(ctx, l.dialer(c.member), c.member)
 	if err != nil {
 		return store.Answer{}, fmt.Errorf("%s: %w", c.member, cause(err))
 	}

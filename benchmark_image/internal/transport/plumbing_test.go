@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
@@ -32,11 +34,82 @@ import (
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
 
+// serve serves each connection with a function, until the test ends.
+func serve(t testing.TB, listener net.Listener, connection func(net.Conn)) (endpoint string) {
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				connection(c)
+				_ = c.Close() // the client may have gone already
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	assert.OK(t, err)
+	return listener
+}
+
+// canned is a member that answers every request with the same bytes, and never makes a client wait for a window. The
+// answer to a range holds a key with the value, in which a put's answer has no field.
+func canned(t testing.TB, value []byte) (endpoint string) {
+	return serve(t, listen(t), func(c net.Conn) {
+		settings := http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}
+		m, err := etcdtest.Greet(c, settings)
+		if err == nil && m.Framer.WriteWindowUpdate(0, 1<<30) == nil && m.Framer.WriteWindowUpdate(0, 1<<29) == nil {
+			answerAll(c, value)
+		}
+	})
+}
+
+// answerAll answers every complete request with the same bytes, but for the stream.
+func answerAll(c net.Conn, value []byte) {
+	const data, ends = 0, 1
+	in, out := make([]byte, 0, 1<<16), make([]byte, 0, 1<<16)
+	answer := append([]byte{0x0a, 2, 0x18, 7, 0x12, byte(5 + len(value)), 0x0a, 1, '0', 0x2a,
+		byte(len(value))}, value...)
+	answer = append(answer, 0x20, 1)
+	answer = append([]byte{0, 0, 0, 0, byte(len(answer))}, answer...)
+	first := true
+	for {
+		n, err := c.Read(in[len(in):cap(in)])
+		if err != nil {
+			return
+		}
+		in, out = in[:len(in)+n], out[:0]
+		rest := in
+		for len(rest) >= 9 {
+			length := 9 + (int(rest[0])<<16 | int(rest[1])<<8 | int(rest[2]))
+			if len(rest) < length {
+				break
+			}
+			if stream := binary.BigEndian.Uint32(rest[5:]); rest[3] == data && rest[4]&ends != 0 {
+				out = etcdtest.AppendAnswer(out, stream, first, answer)
+				first = false
+			}
+			rest = rest[length:]
+		}
+		in = in[:copy(in[:cap(in)], rest)]
+		if _, err := c.Write(out); err != nil {
+			return
+		}
+	}
+}
+
 // TestRequestsDoNotAllocate counts what the whole process allocates while a member answers from memory.
 func TestRequestsDoNotAllocate(t *testing.T) {
 	const total = 50_000
 	order, values := keys.NewOrder(1, true, 0), keys.NewValues(8, 0)
-	endpoint := etcdtest.CannedMember(t, values.At(0))
+	endpoint := canned(t, values.At(0))
 	transport := openFor(t, nil, Options{Endpoints: []string{endpoint}, Conns: 4})
 	reads := puts(nil, total, 40)
 	reads.Targeter = &load.Reads{KeySize: 1, Order: order}
@@ -68,7 +141,7 @@ func BenchmarkSerializableRanges(b *testing.B) {
 	const least, settled = 100_000, 500_000
 	for _, c := range []struct{ conns, clients int }{{10, 100}, {100, 1000}, {3000, 3000}} {
 		b.Run(fmt.Sprintf("%d/%d", c.conns, c.clients), func(b *testing.B) {
-			transport := openFor(b, nil, Options{Endpoints: []string{etcdtest.CannedMember(b, []byte("value"))}, Conns: c.conns})
+			transport := openFor(b, nil, Options{Endpoints: []string{canned(b, []byte("value"))}, Conns: c.conns})
 			reads := puts(nil, b.N, c.clients)
 			reads.Targeter = &load.Reads{KeySize: 1, Order: keys.NewOrder(1, true, 0),
 				Span: store.Request{Serializable: true}}
@@ -86,7 +159,7 @@ func BenchmarkSerializableRanges(b *testing.B) {
 // TestHTTPRequestsDoNotAllocate counts what the whole process allocates while a member answers from memory.
 func TestHTTPRequestsDoNotAllocate(t *testing.T) {
 	value := keys.NewValues(8, 0)
-	endpoint := etcdtest.RawMember(t, func(c net.Conn) {
+	endpoint := serve(t, listen(t), func(c net.Conn) {
 		in, answer := make([]byte, 1<<16), []byte("HTTP/1.1 200 OK\r\nX-Consul-Index: 7\r\nContent-Length: 4\r\n\r\ntrue")
 		read := []byte("HTTP/1.1 200 OK\r\nX-Consul-Index: 7\r\nContent-Length: 8\r\n\r\n" + string(value.At(0)))
 		for {
@@ -138,15 +211,9 @@ func TestEveryFormOfAnEndpoint(t *testing.T) {
 		}
 		_, port, _ := net.SplitHostPort(listener.Addr().String())
 		endpoint := fmt.Sprintf(c.endpoint, port)
-		go func() {
-			for {
-				connection, err := listener.Accept()
-				if err != nil {
-					return
-				}
-				go etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool { return m.Answer(stream) == nil })(connection)
-			}
-		}()
+		serve(t, listener, etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
+			return m.Answer(stream) == nil
+		}))
 		judged := make(chan netip.AddrPort, 10)
 		transport, err := Open(t.Context(), etcd.Protocol{}, Options{Endpoints: []string{endpoint}, Conns: 2,
 			DialTimeout: time.Minute, RequestTimeout: time.Minute,

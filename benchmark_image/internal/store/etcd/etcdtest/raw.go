@@ -6,51 +6,10 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
-	"testing"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-
-	"containernet-env/benchmark_image/internal/assert"
 )
-
-// RawMember serves each connection with a function, until the test ends.
-func RawMember(t testing.TB, serve func(net.Conn)) (endpoint string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	assert.OK(t, err)
-	var serving sync.WaitGroup
-	var mu sync.Mutex
-	var open []net.Conn
-	serving.Go(func() {
-		for {
-			connection, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			open = append(open, connection)
-			mu.Unlock()
-			serving.Go(func() {
-				serve(connection)
-				_ = connection.Close() // the client may have gone already
-			})
-		}
-	})
-	t.Cleanup(func() {
-		if err := listener.Close(); err != nil {
-			t.Error(err)
-		}
-		mu.Lock()
-		for _, connection := range open {
-			_ = connection.Close()
-		}
-		mu.Unlock()
-		serving.Wait()
-	})
-	return listener.Addr().String()
-}
 
 // Raw is a connection of a raw member.
 type Raw struct {
@@ -153,50 +112,4 @@ func AppendAnswer(b []byte, stream uint32, first bool, message []byte) []byte {
 		b = append(b, 0x80|62)
 	}
 	return b
-}
-
-// CannedMember answers every request with the same bytes, and never makes a client wait for a window.
-// The answer to a range holds a key with the value, in which a put's answer has no field.
-func CannedMember(t testing.TB, value []byte) (endpoint string) {
-	return RawMember(t, func(c net.Conn) {
-		m, err := Greet(c, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
-		if err != nil || m.Framer.WriteWindowUpdate(0, 1<<30) != nil || m.Framer.WriteWindowUpdate(0, 1<<29) != nil {
-			return
-		}
-		canned(c, value)
-	})
-}
-
-// canned answers every complete request with the same bytes, but for the stream.
-func canned(c net.Conn, value []byte) {
-	const data, ends = 0, 1
-	in, out := make([]byte, 0, 1<<16), make([]byte, 0, 1<<16)
-	answer := append([]byte{0x0a, 2, 0x18, 7, 0x12, byte(5 + len(value)), 0x0a, 1, '0', 0x2a,
-		byte(len(value))}, value...)
-	answer = append(answer, 0x20, 1)
-	answer = append([]byte{0, 0, 0, 0, byte(len(answer))}, answer...)
-	first := true
-	for {
-		n, err := c.Read(in[len(in):cap(in)])
-		if err != nil {
-			return
-		}
-		in, out = in[:len(in)+n], out[:0]
-		rest := in
-		for len(rest) >= 9 {
-			length := 9 + (int(rest[0])<<16 | int(rest[1])<<8 | int(rest[2]))
-			if len(rest) < length {
-				break
-			}
-			if stream := binary.BigEndian.Uint32(rest[5:]); rest[3] == data && rest[4]&ends != 0 {
-				out = AppendAnswer(out, stream, first, answer)
-				first = false
-			}
-			rest = rest[length:]
-		}
-		in = in[:copy(in[:cap(in)], rest)]
-		if _, err := c.Write(out); err != nil {
-			return
-		}
-	}
 }
