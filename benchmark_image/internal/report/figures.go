@@ -98,10 +98,7 @@ type OwnFigures struct {
 
 // ByOperation are the figures of the puts or of the ranges in a mixed load.
 type ByOperation struct {
-	OK           int           `json:"ok"`
-	Failed       int           `json:"failed"` // as in Outcomes
-	Unknown      int           `json:"unknown"`
-	Unsent       int           `json:"unsent"`
+	Outcomes
 	ResponseTime *Distribution `json:"response_time"`
 	ServiceTime  *Distribution `json:"service_time"`
 }

@@ -141,7 +141,7 @@ func (r *Recorder) kindFigures(kind load.Kind) *ByOperation {
 	unsent := max(r.due[kind]-k.sent(), 0)
 	bad := k.failed + k.unknown + unsent
 	return &ByOperation{
-		k.response.count, k.failed, k.unknown, unsent,
+		Outcomes{k.response.count, k.failed, k.unknown, unsent},
 		newDistribution(latencies{&k.response}, bad), newDistribution(latencies{k.serviceTimes(r.plan.open())}, bad),
 	}
 }

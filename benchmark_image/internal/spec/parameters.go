@@ -226,7 +226,7 @@ var (
 		Name: "duration", Flag: "duration", Unit: "s", Min: millisecond, Max: day, Optional: true,
 		Usage: "send requests for this long, instead of a total number", Rule: "not together with `total`",
 	})
-	paramRate = parameter(Parameter{
+	_ = parameter(Parameter{
 		Name: "rate", Flag: "rate", Unit: "requests/s", Min: 0.1, Max: MaxRate, Zero: "a closed loop",
 		Usage: "open loop: intended starts per second over all clients; latency counts from them",
 	})

@@ -39,30 +39,24 @@ type feature struct {
 
 // unsupported is the table of what stores cannot do.
 var unsupported = map[string][]feature{
-	Etcd: append([]feature{
-		{paramConsistency, consistencyIs(Relaxed), `"l" or "s": etcd has no third consistency`},
-		noChroot, noToken,
-	}, noTemplates...),
-	ZooKeeper: append(append([]feature{
+	Etcd: {{paramConsistency, consistencyIs(Relaxed), `"l" or "s": etcd has no third consistency`}},
+	ZooKeeper: append([]feature{
 		{paramConsistency, consistencyIs(Relaxed), `"l" or "s": ZooKeeper has no third consistency`},
 		{paramValSize, func(s *Spec) bool { return s.ValSize > zookeeper.MaxValue }, fmt.Sprintf(
 			"at most %d bytes: ZooKeeper takes packets of less than 1 MiB (jute.maxbuffer)", zookeeper.MaxValue)},
 		{paramUser, given(paramUser), "none: there is no authentication in loads for ZooKeeper"},
 		{paramCAFile, (*Spec).Secured, "none: there is no TLS in loads for ZooKeeper"},
-		noToken,
 		{paramChroot, func(s *Spec) bool { return s.Chroot != "" && !isChroot(s.Chroot) }, chrootForm},
-	}, noSpans("ZooKeeper has no ranges of keys")...), noTemplates...),
-	Consul: append(append([]feature{
-		noChroot,
+	}, noSpans("ZooKeeper has no ranges of keys")...),
+	Consul: append([]feature{
 		{paramUser, given(paramUser), "none: Consul knows tokens, see tokenFile"},
 		{paramKeyPrefix, func(s *Spec) bool { return !isPath(s.Prefix) },
 			"nothing that is no path of its own, with an empty part, '.' or '..' between slashes: Consul redirects such " +
 				"requests"},
 		{paramKey, func(s *Spec) bool { return !isPath(s.Key) },
 			"no key with an empty part, '.' or '..' between slashes: Consul redirects such requests"},
-	}, noSpans("Consul's answers to ranges have neither an end nor a limit")...), noTemplates...),
+	}, noSpans("Consul's answers to ranges have neither an end nor a limit")...),
 	HTTP: append([]feature{
-		noChroot, noToken,
 		{paramStore, func(s *Spec) bool { return s.Operation == Txn },
 			`"etcd" or "consul": a service of which only URLs are known has no transactions`},
 		{paramTargetLeader, given(paramTargetLeader),
@@ -77,19 +71,15 @@ var unsupported = map[string][]feature{
 	}, noSpans("a service of which only URLs are known has no ranges")...),
 }
 
-// noChroot is of stores whose keys form no tree.
-var noChroot = feature{paramChroot, given(paramChroot), `only together with the store "` + ZooKeeper + `"`}
-
-// noToken is of stores that know none.
-var noToken = feature{paramTokenFile, given(paramTokenFile), `only together with the store "` + Consul + `"`}
-
-// noTemplates is of stores whose URLs are known.
-var noTemplates = func() (all []feature) {
-	for _, p := range []*Parameter{paramPutPath, paramGetPath, paramPutCodes, paramGetCodes, paramAbsentCodes} {
-		all = append(all, feature{p, given(p), `only together with the store "` + HTTP + `"`})
-	}
-	return all
-}()
+// own are the parameters that one store alone has.
+var own = []struct {
+	store      string
+	parameters []*Parameter
+}{
+	{ZooKeeper, []*Parameter{paramChroot}},
+	{Consul, []*Parameter{paramTokenFile}},
+	{HTTP, []*Parameter{paramPutPath, paramGetPath, paramPutCodes, paramGetCodes, paramAbsentCodes}},
+}
 
 // noSpans is of stores that only read single keys.
 func noSpans(reason string) (all []feature) {
@@ -117,6 +107,13 @@ func isPath(key string) bool {
 }
 
 func (s *Spec) validateStore() *Problem {
+	for _, of := range own {
+		for _, p := range of.parameters {
+			if of.store != s.Store && given(p)(s) {
+				return s.problem(p, fmt.Sprintf("only together with the store %q", of.store))
+			}
+		}
+	}
 	for _, missing := range unsupported[s.Store] {
 		if missing.required(s) {
 			return s.problem(missing.parameter, missing.allowed)
