@@ -74,11 +74,11 @@ func (r *replica) serveEntity(w http.ResponseWriter, q *http.Request) {
 		}
 		w.WriteHeader(map[bool]int{false: http.StatusCreated, true: http.StatusAccepted}[v.Deleted])
 	case http.MethodGet:
-		newest, known, answers := r.read(ctx, key, from)
+		newest, answers := r.read(ctx, key, from)
 		switch {
 		case answers < from:
 			http.Error(w, "fewer replicas than required answered", http.StatusGatewayTimeout)
-		case !known || newest.Deleted:
+		case !newest.exists():
 			http.Error(w, "there is no such key", http.StatusNotFound)
 		default:
 			w.Header().Set("Content-Type", "application/octet-stream")
@@ -125,7 +125,7 @@ func (r *replica) write(ctx context.Context, key string, v version, ack int) (ac
 			}
 			sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
 			defer cancel()
-			_, _, err := r.call(sending, http.MethodPut, i, key, record)
+			_, err := r.call(sending, http.MethodPut, i, key, record)
 			done <- err
 		}()
 	}
@@ -144,11 +144,10 @@ func (r *replica) write(ctx context.Context, key string, v version, ack int) (ac
 
 // read requests the version of as many replicas as are needed, itself and those after it, and of one more for each that
 // fails. The newest version counts.
-func (r *replica) read(ctx context.Context, key string, from int) (newest version, known bool, answers int) {
+func (r *replica) read(ctx context.Context, key string, from int) (newest version, answers int) {
 	type answer struct {
 		version
-		known bool
-		err   error
+		err error
 	}
 	done := make(chan answer, len(r.peers))
 	next := 0
@@ -158,9 +157,9 @@ func (r *replica) read(ctx context.Context, key string, from int) (newest versio
 		go func() {
 			var a answer
 			if i == r.self {
-				a.version, a.known = r.table.get(key)
+				a.version = r.table.get(key)
 			} else {
-				a.version, a.known, a.err = r.call(ctx, http.MethodGet, i, key, nil)
+				a.version, a.err = r.call(ctx, http.MethodGet, i, key, nil)
 			}
 			done <- a
 		}()
@@ -174,44 +173,43 @@ func (r *replica) read(ctx context.Context, key string, from int) (newest versio
 			switch {
 			case a.err == nil:
 				answers++
-				if a.known && (!known || newest.before(a.version)) {
-					newest, known = a.version, true
+				if newest.before(a.version) {
+					newest = a.version
 				}
 			case next < len(r.peers):
 				request()
 				waiting++
 			}
 		case <-ctx.Done():
-			return newest, known, answers
+			return newest, answers
 		}
 	}
-	return newest, known, answers
+	return newest, answers
 }
 
 // call sends a version to another replica (PUT), or requests the one that it has (GET).
-func (r *replica) call(ctx context.Context, method string, peer int, key string, body []byte) (has version, known bool,
-	err error) {
+func (r *replica) call(ctx context.Context, method string, peer int, key string, body []byte) (has version, err error) {
 	target := "http://" + r.peers[peer] + internalPath + "?id=" + url.QueryEscape(key)
 	q, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
-		return version{}, false, err
+		return version{}, err
 	}
 	answer, err := r.client.Do(q)
 	if err != nil {
-		return version{}, false, err
+		return version{}, err
 	}
 	defer answer.Body.Close()
 	switch {
 	case method == http.MethodGet && answer.StatusCode == http.StatusNotFound:
-		return version{}, false, nil
+		return version{}, nil
 	case answer.StatusCode != http.StatusOK:
-		return version{}, false, fmt.Errorf("replica %d: %s", peer, answer.Status)
+		return version{}, fmt.Errorf("replica %d: %s", peer, answer.Status)
 	case method == http.MethodGet:
 		_, has, err = readRecord(answer.Body)
-		return has, err == nil, err
+		return has, err
 	}
 	_, err = io.Copy(io.Discard, answer.Body) // so that the connection is used again
-	return version{}, false, err
+	return version{}, err
 }
 
 // serveInternal does for a coordinator what it requests of this replica alone.
@@ -226,8 +224,8 @@ func (r *replica) serveInternal(w http.ResponseWriter, q *http.Request) {
 		}
 	case http.MethodGet:
 		key := q.URL.Query().Get("id")
-		v, known := r.table.get(key)
-		if !known {
+		v := r.table.get(key)
+		if v.Time == 0 {
 			http.Error(w, "there is no such key", http.StatusNotFound)
 			return
 		}

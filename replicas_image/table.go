@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// version is what a key holds, or that it was deleted.
+// version is what a key holds, or that it was deleted; the zero value: it was never written.
 type version struct {
 	Time    int64 // ns since 1970, by the clock of the coordinator
 	By      int   // the coordinator, which decides between two versions of the same time
@@ -24,6 +24,8 @@ type version struct {
 func (v version) before(other version) bool {
 	return v.Time < other.Time || v.Time == other.Time && v.By < other.By
 }
+
+func (v version) exists() bool { return v.Time != 0 && !v.Deleted }
 
 // table is what a replica holds: a map, and a file that every version is appended to before it is acknowledged.
 type table struct {
@@ -149,16 +151,15 @@ func appendRecord(to []byte, key string, v version) []byte {
 
 // put lets the later version win; the caller holds the lock.
 func (t *table) put(key string, v version) {
-	if old, known := t.keys[key]; !known || old.before(v) {
+	if t.keys[key].before(v) {
 		t.keys[key] = v
 	}
 }
 
-func (t *table) get(key string) (v version, known bool) {
+func (t *table) get(key string) version {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	v, known = t.keys[key]
-	return v, known
+	return t.keys[key]
 }
 
 // write returns when the version is on the disk. Only then is it read.
