@@ -26,7 +26,7 @@ type expected struct {
 
 // wrong is the failure of a request whose answer does not hold what was written.
 func wrong(format string, values ...any) *store.Failure {
-	return &store.Failure{Code: CodeCheck, Text: fmt.Sprintf(format, values...)}
+	return &store.Failure{Code: store.Check, Text: fmt.Sprintf(format, values...)}
 }
 
 // What can be wrong with a key or a value. The texts are the same for all keys.

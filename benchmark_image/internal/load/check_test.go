@@ -5,6 +5,7 @@ import (
 
 	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/store"
 )
 
 // pair is a key of an answer, by its number, with its value.
@@ -129,7 +130,7 @@ func TestWrongAnswers(t *testing.T) {
 		}
 		got := text(wrong)
 		assert.That(t, got == c.want, "%s: %q, want %q", name, got, c.want)
-		if outcome, code := classify(wrong); wrong != nil && (outcome != Failed || code != CodeCheck) {
+		if outcome, code := classify(wrong); wrong != nil && (outcome != Failed || code != store.Check) {
 			t.Errorf("%s: outcome %v, code %v", name, outcome, code)
 		}
 	}

@@ -9,16 +9,6 @@ import (
 	"containernet-env/benchmark_image/internal/store"
 )
 
-// Code is the reason for which a request failed.
-type Code = store.Code
-
-// The codes that are named in this package.
-const (
-	CodeOK      = store.OK
-	CodeUnknown = store.Unknown
-	CodeCheck   = store.Check
-)
-
 // Outcome is how a request ended.
 type Outcome uint8
 
@@ -46,94 +36,54 @@ var ErrCompareFailed = wrong("a transaction did not find the key that was writte
 
 // classify gives the outcome and the code of a request that ended with err. With an error of an unknown type
 // the outcome is unknown.
-func classify(err error) (Outcome, Code) {
+func classify(err error) (Outcome, store.Code) {
 	if err == nil {
-		return OK, CodeOK
+		return OK, store.OK
 	}
 	var failure *store.Failure
 	switch {
 	case !errors.As(err, &failure):
-		return Unknown, CodeUnknown
+		return Unknown, store.Unknown
 	case failure.Unknown:
 		return Unknown, failure.Code
 	}
 	return Failed, failure.Code
 }
 
-// Record is the outcome of one request with its times, which are packed so that a record takes 24 bytes.
-type Record struct {
-	Start time.Duration // intended, since the start of the measurement
-	lag   time.Duration // from the intended to the actual start
-	bits  uint64
-}
-
-// The fields of Record.bits: the time from the actual start to the outcome, of which 52 bits hold 52 days,
-// and above it the kind of outcome.
-const (
-	serviceBits  = 52
-	codeShift    = serviceBits
-	outcomeShift = codeShift + 5
-	kindShift    = outcomeShift + 3
-	waitedShift  = kindShift + 2
-	ownShift     = waitedShift + 1
-)
-
 // LateAfter is how late a request may start before it counts as late.
 const LateAfter = 10 * time.Millisecond
 
-// NewRecord makes the record of a request that was to start at one time, started so much later, and then took so long,
-// at least 1 ns.
-func NewRecord(start, lag, service time.Duration, kind Kind, outcome Outcome, code Code) Record {
-	bits := uint64(max(service, 1)) | uint64(code)<<codeShift | uint64(outcome)<<outcomeShift | uint64(kind)<<kindShift
-	return Record{Start: start, lag: lag, bits: bits}
+// Record is the outcome of one request with its times.
+type Record struct {
+	Start   time.Duration // intended, since the start of the measurement
+	Lag     time.Duration // from the intended to the actual start
+	Service time.Duration // from the actual start to the outcome, at least 1 ns for a request that was sent
+	Kind    Kind
+	Outcome Outcome
+	Code    store.Code
+	Waited  bool // a client was free before the intended start
+	// The generator itself made a late request late: a client was free, or the process did not run at the intended start,
+	// or it was busy itself for most of the time since. Otherwise all clients waited for members.
+	Own bool
 }
 
 // newRecord makes the record of a request of the measurement that began at begin; both it and end are since the start
 // of the run.
-func newRecord(r *Request, begin, end time.Duration, outcome Outcome, code Code) Record {
-	record := NewRecord(r.start-begin, r.actual-r.start, end-r.actual, r.Kind, outcome, code)
-	if r.waited {
-		record.bits |= 1 << waitedShift
-	}
-	if r.own {
-		record.bits |= 1 << ownShift
-	}
-	return record
+func newRecord(r *Request, begin, end time.Duration, outcome Outcome, code store.Code) Record {
+	return Record{r.start - begin, r.actual - r.start, max(end-r.actual, 1), r.Kind, outcome, code, r.waited, r.own}
 }
 
-// Outcome tells how the request ended.
-func (r Record) Outcome() Outcome { return Outcome(r.bits >> outcomeShift & 7) }
-
-// Code is the code of the outcome.
-func (r Record) Code() Code { return Code(r.bits >> codeShift & 31) }
-
-// Kind tells which call the request made.
-func (r Record) Kind() Kind { return Kind(r.bits >> kindShift & 3) }
-
 // Done tells whether the request has an outcome of its own: it was sent, and not cut off by the end of the run.
-func (r Record) Done() bool { o := r.Outcome(); return o == OK || o == Failed || o == Unknown }
+func (r Record) Done() bool { return r.Outcome != NotSent && r.Outcome != Abandoned }
 
 // OK tells whether the request succeeded.
-func (r Record) OK() bool { return r.Outcome() == OK }
-
-// Service is the time from the actual start to the outcome, at least 1 ns for a request that was sent.
-func (r Record) Service() time.Duration { return time.Duration(r.bits & (1<<serviceBits - 1)) }
+func (r Record) OK() bool { return r.Outcome == OK }
 
 // Latency is the response time: from the intended start to the outcome.
-func (r Record) Latency() time.Duration { return r.lag + r.Service() }
-
-// Lag is how long after its intended start the request was sent.
-func (r Record) Lag() time.Duration { return r.lag }
+func (r Record) Latency() time.Duration { return r.Lag + r.Service }
 
 // Late tells whether the request started later than LateAfter after its intended start.
-func (r Record) Late() bool { return r.lag > LateAfter }
-
-// Waited tells whether a client was free before the intended start.
-func (r Record) Waited() bool { return r.bits>>waitedShift&1 == 1 }
-
-// Own tells whether the generator itself made a late request late: a client was free, or the process did not run at the
-// intended start, or it was busy itself for most of the time since. Otherwise all clients waited for members.
-func (r Record) Own() bool { return r.bits>>ownShift&1 == 1 }
+func (r Record) Late() bool { return r.Lag > LateAfter }
 
 // End is the time of the outcome, since the start of the measurement.
 func (r Record) End() time.Duration { return r.Start + r.Latency() }

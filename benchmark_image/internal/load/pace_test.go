@@ -218,7 +218,7 @@ func TestWhoMadeARequestLate(t *testing.T) {
 			for _, record := range o.records() {
 				if record.Late() {
 					late++
-					if record.Own() {
+					if record.Own {
 						own++
 					}
 				}
@@ -264,7 +264,7 @@ func TestClientsThatWaitOneAfterTheOther(t *testing.T) {
 		o.Pacer = NewOpenLoop(Constant(5000), 2500, 0, 2500)
 		NewRun(o).Attack(t.Context(), manyPerGoroutine{w: w})
 		for i, record := range o.records() {
-			assert.That(t, record.OK() && record.Lag() == 0, "request %d: %+v", i, record)
+			assert.That(t, record.OK() && record.Lag == 0, "request %d: %+v", i, record)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/world"
 )
 
@@ -349,7 +350,7 @@ func (r *Run) Done(request *Request, found int64, err error) {
 	if empty && r.options.RequireFound {
 		err = ErrNotFound
 	}
-	outcome, code := Abandoned, CodeUnknown
+	outcome, code := Abandoned, store.Unknown
 	if err != ErrAbandoned {
 		outcome, code = classify(err)
 	}
@@ -378,7 +379,7 @@ func (r *Run) Done(request *Request, found int64, err error) {
 }
 
 // add passes an outcome of the measurement on, and counts one of the warm-up. It gives its time.
-func (r *Run) add(request *Request, outcome Outcome, code Code) (end time.Duration) {
+func (r *Run) add(request *Request, outcome Outcome, code store.Code) (end time.Duration) {
 	if request.warmup {
 		r.warm[outcome].Add(1)
 		return r.elapsed()
@@ -484,7 +485,7 @@ func (r *Run) remember(request *Request, end time.Duration, err error) {
 	switch outcome, code := classify(err); {
 	case err == nil:
 		o.Outcome = history.OK
-	case code == CodeCheck && err != ErrCompareFailed:
+	case code == store.Check && err != ErrCompareFailed:
 		o.Outcome = history.Wrong
 	case outcome == Failed:
 		o.Outcome = history.Failed

@@ -162,10 +162,10 @@ func TestOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		err     error
 		outcome Outcome
-		code    Code
+		code    store.Code
 	}{
 		{nil, OK, 0},
-		{errors.New("says nothing"), Unknown, CodeUnknown},
+		{errors.New("says nothing"), Unknown, store.Unknown},
 		{&store.Failure{Code: 4, Unknown: true}, Unknown, 4},
 		{&store.Failure{Code: 4}, Failed, 4},
 		{&store.Failure{Code: 14, Unknown: true}, Unknown, 14},
@@ -174,25 +174,10 @@ func TestOutcomes(t *testing.T) {
 		{&store.Failure{Code: 3, Unknown: true}, Unknown, 3},
 		{&store.Failure{Code: 200, Unknown: true}, Unknown, 200},
 		{fmt.Errorf("wrapped: %w", &store.Failure{Code: 3}), Failed, 3},
-		{ErrNotFound, Failed, CodeCheck},
+		{ErrNotFound, Failed, store.Check},
 	} {
 		outcome, code := classify(c.err)
 		assert.That(t, outcome == c.outcome && code == c.code, "%+v: outcome %d, code %v", c.err, outcome, code)
-	}
-}
-
-func TestRecordsKeepTheirFields(t *testing.T) {
-	for _, kind := range []Kind{Put, Range, Txn} {
-		for outcome := range Abandoned + 1 {
-			for code := range CodeCheck + 1 {
-				r := newRecord(&Request{Kind: kind, start: 8, actual: 15, waited: true, own: kind == Put}, 5, 24*time.Hour+5,
-					outcome, code)
-				assert.Must(t, r.Outcome() == outcome && r.Code() == code && r.Kind() == kind && r.Waited() &&
-					r.Own() == (kind == Put) && r.Start == 3 && r.Lag() == 7 && r.Service() == 24*time.Hour-10 &&
-					r.Latency() == 24*time.Hour-3 && r.End() == 24*time.Hour, "kind %d, outcome %d, code %v: %+v", kind, outcome,
-					code, r)
-			}
-		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"containernet-env/benchmark_image/internal/load"
+	"containernet-env/benchmark_image/internal/store"
 )
 
 // Figures are what was measured. The latency fields are response times, over the requests that succeeded, and null in
@@ -125,7 +126,7 @@ func newFigures(run *load.Result, recorded *Recorder, requests int, mixed bool) 
 	maps.Copy(f.Errors, run.Errors)
 	for code, n := range recorded.codes {
 		if n > 0 {
-			f.Codes[load.Code(code).String()] = n
+			f.Codes[store.Code(code).String()] = n
 		}
 	}
 	if run.Delay != nil {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"containernet-env/benchmark_image/internal/load"
+	"containernet-env/benchmark_image/internal/store"
 )
 
 // Plan is what a Recorder knows of a run before it begins.
@@ -27,11 +28,11 @@ func (p *Plan) open() bool { return p.Rate > 0 }
 type Recorder struct {
 	plan       Plan
 	kinds      [load.Kinds]kindRecord
-	own        series                  // lateness of requests that had a free client
-	codes      [load.CodeCheck + 1]int // requests that failed
-	late       int                     // requests that started more than load.LateAfter late
-	ownLate    int                     // of these, by the generator
-	inTime     int                     // started before the schedule was over
+	own        series               // lateness of requests that had a free client
+	codes      [store.Check + 1]int // requests that failed
+	late       int                  // requests that started more than load.LateAfter late
+	ownLate    int                  // of these, by the generator
+	inTime     int                  // started before the schedule was over
 	worstLag   time.Duration
 	inDuration int             // succeeded within the duration
 	due        [load.Kinds]int // requests of each kind among the first counted ones
@@ -57,12 +58,12 @@ func (r *Recorder) Begin(epoch time.Time) { r.clock.epoch = epoch }
 
 // Add implements load.Sink.
 func (r *Recorder) Add(number int, outcome load.Record) {
-	k, how, latency := &r.kinds[outcome.Kind()], outcome.Outcome(), outcome.Latency()
+	k, how, latency := &r.kinds[outcome.Kind], outcome.Outcome, outcome.Latency()
 	switch how {
 	case load.OK:
 		k.response.add(latency)
 		if r.plan.open() {
-			k.service.add(outcome.Service())
+			k.service.add(outcome.Service)
 		}
 		if r.plan.Seconds {
 			r.clock.add(outcome.Start, latency)
@@ -79,22 +80,22 @@ func (r *Recorder) Add(number int, outcome load.Record) {
 		k.unknown++
 	}
 	if outcome.Done() && how != load.OK {
-		r.codes[outcome.Code()]++
+		r.codes[outcome.Code]++
 	}
 	r.timeline.add(outcome.End(), how, latency)
 	if !r.plan.open() {
 		return
 	}
 	r.countDue(number + 1)
-	lag := outcome.Lag()
+	lag := outcome.Lag
 	r.worstLag = max(r.worstLag, lag)
 	if outcome.Late() {
 		r.late++
-		if outcome.Own() {
+		if outcome.Own {
 			r.ownLate++
 		}
 	}
-	if outcome.Waited() {
+	if outcome.Waited {
 		r.own.add(lag)
 	}
 	// How long answers take does not matter here.

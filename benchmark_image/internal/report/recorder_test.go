@@ -15,7 +15,12 @@ import (
 
 	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/load"
+	"containernet-env/benchmark_image/internal/store"
 )
+
+func record(start, lag, service time.Duration, kind load.Kind, how load.Outcome, code store.Code) load.Record {
+	return load.Record{Start: start, Lag: lag, Service: service, Kind: kind, Outcome: how, Code: code}
+}
 
 // scripted are outcomes of an open loop in the order of their ends, some of them late, failed or cut off.
 func scripted(random *rand.Rand, n, kinds int, took time.Duration) []load.Record {
@@ -28,7 +33,7 @@ func scripted(random *rand.Rand, n, kinds int, took time.Duration) []load.Record
 		if random.IntN(4) == 0 {
 			how = []load.Outcome{load.Failed, load.Unknown, load.Abandoned}[random.IntN(3)]
 		}
-		records[i] = load.NewRecord(start, lag, service, load.Kind(random.IntN(kinds)), how, load.CodeUnknown)
+		records[i] = record(start, lag, service, load.Kind(random.IntN(kinds)), how, store.Unknown)
 	}
 	slices.SortFunc(records, func(a, b load.Record) int { return cmp.Compare(a.End(), b.End()) })
 	return records
@@ -93,12 +98,12 @@ func TestFiguresAreThoseOfAllSortedLatencies(t *testing.T) {
 			for kind, name := range map[int]string{-1: "all", int(load.Put): "put", int(load.Range): "range"} {
 				of := func(latency func(load.Record) time.Duration) []time.Duration {
 					return sortedOf(records, func(record load.Record) (time.Duration, bool) {
-						return latency(record), kind < 0 || record.Kind() == load.Kind(kind)
+						return latency(record), kind < 0 || record.Kind == load.Kind(kind)
 					})
 				}
 				leftOut := 0
 				for _, record := range records {
-					if !record.OK() && (kind < 0 || record.Kind() == load.Kind(kind)) {
+					if !record.OK() && (kind < 0 || record.Kind == load.Kind(kind)) {
 						leftOut++
 					}
 				}
@@ -111,7 +116,7 @@ func TestFiguresAreThoseOfAllSortedLatencies(t *testing.T) {
 				}
 				sorted := of(load.Record.Latency)
 				same(t, name, response, sorted, leftOut)
-				same(t, name, service, of(load.Record.Service), leftOut)
+				same(t, name, service, of(func(r load.Record) time.Duration { return r.Service }), leftOut)
 				for p, got := range r.PercentilesS {
 					var at float64
 					assert.OK(t, json.Unmarshal([]byte(p), &at))
@@ -136,7 +141,7 @@ func sameTimeline(t *testing.T, r *Result, records []load.Record, took, step tim
 		var sorted []time.Duration
 		for ; len(records) > 0 && records[0].End() < to; records = records[1:] {
 			record, end := records[0], records[0].End()
-			switch record.Outcome() {
+			switch record.Outcome {
 			case load.OK:
 				if sorted = append(sorted, record.Latency()); want.FirstOKNs == nil {
 					want.FirstOKNs = nanoseconds(end)
@@ -238,7 +243,7 @@ func TestMemoryDoesNotGrowWithTheRun(t *testing.T) {
 	heap := func() int64 {
 		for range exactSamples + 10 {
 			at += 10 * time.Microsecond
-			r.Add(0, load.NewRecord(at-time.Millisecond, 0, time.Millisecond+at%1000, load.Range, load.OK, load.CodeOK))
+			r.Add(0, record(at-time.Millisecond, 0, time.Millisecond+at%1000, load.Range, load.OK, store.OK))
 		}
 		runtime.GC()
 		var memory runtime.MemStats
@@ -252,7 +257,7 @@ func TestMemoryDoesNotGrowWithTheRun(t *testing.T) {
 	}
 	if allocations := testing.AllocsPerRun(10_000, func() {
 		at += 10 * time.Microsecond
-		r.Add(0, load.NewRecord(at-time.Millisecond, 0, time.Millisecond, load.Range, load.OK, load.CodeOK))
+		r.Add(0, record(at-time.Millisecond, 0, time.Millisecond, load.Range, load.OK, store.OK))
 	}); allocations > 0 {
 		t.Errorf("%v allocations for each request", allocations)
 	}

@@ -20,6 +20,7 @@ import (
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/reporttest"
+	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/world"
 )
 
@@ -200,13 +201,13 @@ func TestHistogramsAreThoseOfTheLibrary(t *testing.T) {
 }
 
 func TestEveryRequestIsCountedOnce(t *testing.T) {
-	const ms, unavailable, late = time.Millisecond, load.Code(14), load.Code(4)
+	const ms, unavailable, late = time.Millisecond, store.Code(14), store.Code(4)
 	kinds := []struct {
 		how  load.Outcome
-		code load.Code
+		code store.Code
 	}{
-		{load.OK, load.CodeOK}, {load.Unknown, late}, {load.Failed, unavailable}, {load.Failed, load.CodeCheck},
-		{load.Unknown, unavailable}, {load.Abandoned, load.CodeOK}, {load.OK, load.CodeOK},
+		{load.OK, store.OK}, {load.Unknown, late}, {load.Failed, unavailable}, {load.Failed, store.Check},
+		{load.Unknown, unavailable}, {load.Abandoned, store.OK}, {load.OK, store.OK},
 	}
 	// Of 110 ten were never sent.
 	idle := 5 * ms
@@ -216,7 +217,7 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 	var records []load.Record
 	for i := range 100 {
 		kind := kinds[i%len(kinds)]
-		records = append(records, load.NewRecord(time.Duration(i)*ms/10, 0, ms, load.Range, kind.how, kind.code))
+		records = append(records, record(time.Duration(i)*ms/10, 0, ms, load.Range, kind.how, kind.code))
 	}
 	leader := "a:1"
 	r := &Result{Operation: "range", Endpoints: []string{"a:1"}, Leader: &leader, Clients: 1,
@@ -262,7 +263,7 @@ func TestTheRateThatWasAchieved(t *testing.T) {
 			start := time.Duration(i) * every
 			lag := max(free-start, 0)
 			free = start + lag + service(i)
-			records = append(records, load.NewRecord(start, lag, service(i), load.Range, load.OK, load.CodeOK))
+			records = append(records, record(start, lag, service(i), load.Range, load.OK, store.OK))
 		}
 		run.Took = free
 		var r Result
@@ -296,10 +297,10 @@ func TestTheDrainIsNoPartOfTheThroughput(t *testing.T) {
 	run := load.Result{Measured: true, Took: 4 * duration}
 	var records []load.Record
 	for i := range 40 {
-		records = append(records, load.NewRecord(time.Duration(i)*time.Millisecond, 0, time.Millisecond, load.Range,
-			load.OK, load.CodeOK))
+		records = append(records, record(time.Duration(i)*time.Millisecond, 0, time.Millisecond, load.Range,
+			load.OK, store.OK))
 	}
-	records = append(records, load.NewRecord(duration, 0, 3*duration, load.Range, load.OK, load.CodeOK))
+	records = append(records, record(duration, 0, 3*duration, load.Range, load.OK, store.OK))
 	figures := func(duration time.Duration) (r Result) {
 		r.Complete(run, recorded(records, Plan{Duration: duration}))
 		return r
@@ -328,8 +329,8 @@ func TestUnsentRequestsHaveAKind(t *testing.T) {
 		Kind: func(number int) load.Kind { return mixed.Kind(first + number) }})
 	recorder.Begin(time.Unix(1_700_000_000, 0))
 	for i := range sent {
-		recorder.Add(i, load.NewRecord(time.Duration(i)*100*time.Microsecond, 0, 1, mixed.Kind(first+i), load.OK,
-			load.CodeOK))
+		recorder.Add(i, record(time.Duration(i)*100*time.Microsecond, 0, 1, mixed.Kind(first+i), load.OK,
+			store.OK))
 	}
 	run := load.Result{Measured: true, First: first, Took: time.Second, Due: due} // the others were never sent
 	r := &Result{Operation: "mixed", Endpoints: []string{"a:1"}, Configured: json.RawMessage(`{"endpoints":"a:1"}`)}

@@ -91,7 +91,7 @@ func TestUsersWhoAreRefusedDuringALoad(t *testing.T) {
 				assert.That(t, strings.Contains(text, want) && login == strings.HasPrefix(want, "invalid"), "%d requests: %s",
 					n, text)
 			}
-			unknown := slices.ContainsFunc(records(o), func(r load.Record) bool { return r.Outcome() == load.Unknown })
+			unknown := slices.ContainsFunc(records(o), func(r load.Record) bool { return r.Outcome == load.Unknown })
 			assert.That(t, result.Failed == 50 && !unknown && len(cluster.Keys()) == 0 && users.Logins() == 1,
 				"%d failed, unknown %v, %d keys, %d logins", result.Failed, unknown, len(cluster.Keys()), users.Logins())
 		})

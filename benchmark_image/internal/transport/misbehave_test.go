@@ -286,7 +286,7 @@ func (c misbehaviour) check(t *testing.T, w *worldtest.World, protocol store.Pro
 		case record.OK():
 			ok++
 		case !record.Done():
-		case (record.Outcome() == c.outcome || c.outcome == load.NotSent) && record.Code().String() == code:
+		case (record.Outcome == c.outcome || c.outcome == load.NotSent) && record.Code.String() == code:
 			wanted++
 		default:
 			others++

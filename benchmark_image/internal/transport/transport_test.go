@@ -298,7 +298,7 @@ func TestALoopThatHasTooMuchToDoReportsIt(t *testing.T) {
 		for _, record := range records(o) {
 			if record.Late() {
 				late++
-				if record.Own() {
+				if record.Own {
 					own++
 				}
 			}
@@ -461,8 +461,8 @@ func TestRequestsThatWaitedForTheirTurnAreNotSent(t *testing.T) {
 			load.NewRun(o).Attack(ctx, transport)
 			assert.That(t, len(records(o)) == c.begun, "%s: %d requests were begun, want %d", name, len(records(o)), c.begun)
 			for i, record := range records(o) {
-				assert.That(t, record.Outcome() == load.Abandoned, "%s: request %d has the outcome %d", name, i,
-					record.Outcome())
+				assert.That(t, record.Outcome == load.Abandoned, "%s: request %d has the outcome %d", name, i,
+					record.Outcome)
 			}
 		})
 	}
@@ -483,9 +483,9 @@ func TestAConnectionThatFellSilentIsGivenUp(t *testing.T) {
 		first := slices.IndexFunc(records(o), func(r load.Record) bool { return !r.OK() })
 		lost := records(o)[first+4]
 		// Of the first one the answer is lost, three more end by deadlines, and the fifth with the connection.
-		assert.That(t, result.Failed == 5 && lost.Code() == store.Unavailable &&
+		assert.That(t, result.Failed == 5 && lost.Code == store.Unavailable &&
 			lost.End()-records(o)[first].Start == 1300*ms && listener.Accepted() == 2,
-			"%d requests failed, the fifth %v after %v: %v", result.Failed, lost.Code(), lost.End()-records(o)[first].Start,
+			"%d requests failed, the fifth %v after %v: %v", result.Failed, lost.Code, lost.End()-records(o)[first].Start,
 			result.Errors)
 	})
 }

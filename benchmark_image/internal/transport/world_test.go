@@ -117,9 +117,9 @@ func TestAHungLeaderKeepsNoClient(t *testing.T) {
 				case record.OK() && end > elected:
 					again = min(again, end)
 				case record.OK():
-				case record.Code() != store.Canceled || end < elected+deposedGrace || end > elected+time.Second ||
-					record.Outcome() != load.Unknown && s.requests[i] != nil:
-					s.problem("request %d ended %v after the election: %v %v", i, end-elected, record.Outcome(), record.Code())
+				case record.Code != store.Canceled || end < elected+deposedGrace || end > elected+time.Second ||
+					record.Outcome != load.Unknown && s.requests[i] != nil:
+					s.problem("request %d ended %v after the election: %v %v", i, end-elected, record.Outcome, record.Code)
 				default:
 					ended++
 				}
@@ -584,7 +584,7 @@ func (s *trial) judge() int {
 	for i := range total {
 		record, sent := s.records[i]
 		switch {
-		case sent && record.Outcome() != load.NotSent:
+		case sent && record.Outcome != load.NotSent:
 			s.judgeRecord(i, record)
 		case s.result.Reason == "" && duration == 0:
 			s.problem("request %d has no outcome", i)
@@ -635,24 +635,24 @@ func (s *trial) judgeRequest(number int, r *request) {
 // judgeRecord checks the outcome of request number i of the measurement, and its times.
 func (s *trial) judgeRecord(i int, record load.Record) {
 	number, began := s.result.First+i, time.Duration(s.result.BeganNs)
-	put := record.Kind() == load.Put
+	put := record.Kind == load.Put
 	r := s.requests[number]
 	applied := r != nil && r.carriedOut > 0
-	switch outcome := record.Outcome(); {
-	case record.Code() == store.Check:
-		s.problem("request %d has the outcome %v %v: %v", i, outcome, record.Code(), s.result.Errors)
+	switch outcome := record.Outcome; {
+	case record.Code == store.Check:
+		s.problem("request %d has the outcome %v %v: %v", i, outcome, record.Code, s.result.Errors)
 	case put && outcome == load.OK && !applied:
 		s.problem("request %d is ok and was not carried out", i)
 	case put && outcome == load.Failed && applied:
-		s.problem("request %d has failed with %v, and was carried out", i, record.Code())
+		s.problem("request %d has failed with %v, and was carried out", i, record.Code)
 	case put && outcome == load.Unknown && s.exact && r == nil && s.kind == etcdStore:
 		s.problem("request %d may have been carried out, and never arrived", i)
-	case record.Code() == store.Unauthenticated && s.exact && r != nil && r.refused < 2:
+	case record.Code == store.Unauthenticated && s.exact && r != nil && r.refused < 2:
 		s.problem("request %d was refused because of its token, and not sent again", i)
 	case outcome == load.Abandoned && s.result.Reason == "":
 		s.problem("request %d is abandoned, and the run was not ended", i)
 	}
-	start, actual, end := began+record.Start, began+record.Start+record.Lag(), began+record.End()
+	start, actual, end := began+record.Start, began+record.Start+record.Lag, began+record.End()
 	if s.starts != nil {
 		if want := s.load.Pacer.Schedule.Start(i); record.Start != want {
 			s.problem("request %d is due at %v, and its record has %v", i, want, record.Start)
@@ -662,18 +662,18 @@ func (s *trial) judgeRecord(i int, record load.Record) {
 	switch d := s.load.Pacer.Duration; {
 	case d > 0 && record.Start >= d:
 		s.problem("request %d starts at %v, after the end of %v", i, record.Start, d)
-	case record.Lag() < 0:
-		s.problem("request %d was sent %v before its intended start", i, -record.Lag())
-	case record.Waited() && !s.happens(start, actual):
-		s.problem("request %d, for which a client waited, was sent %v after its intended start", i, record.Lag())
-	case record.Late() && record.Own() && !record.Waited() && !stopped && s.overlap(start, actual) == 0:
-		s.problem("request %d is late by %v because of the generator, which was idle", i, record.Lag())
-	case record.Late() && !record.Own() && s.longStop(start):
+	case record.Lag < 0:
+		s.problem("request %d was sent %v before its intended start", i, -record.Lag)
+	case record.Waited && !s.happens(start, actual):
+		s.problem("request %d, for which a client waited, was sent %v after its intended start", i, record.Lag)
+	case record.Late() && record.Own && !record.Waited && !stopped && s.overlap(start, actual) == 0:
+		s.problem("request %d is late by %v because of the generator, which was idle", i, record.Lag)
+	case record.Late() && !record.Own && s.longStop(start):
 		s.problem("request %d is late by %v because of a stop of the generator, and that counts as the members'", i,
-			record.Lag())
+			record.Lag)
 	}
 	deadline := actual + s.options.RequestTimeout
-	if record.Code() == store.DeadlineExceeded && record.Done() && !s.happens(deadline, end) {
+	if record.Code == store.DeadlineExceeded && record.Done() && !s.happens(deadline, end) {
 		s.problem("request %d was given up at %v, its deadline was %v", i, end, deadline)
 	}
 	if record.Done() && end > deadline && !s.happens(deadline, end) && !s.stoppedAt(deadline) {
@@ -693,9 +693,9 @@ func (s *trial) judgeRecord(i int, record load.Record) {
 
 // judgeAnswer checks when an answer that came at a time was taken.
 func (s *trial) judgeAnswer(i int, record load.Record, came, end, deadline time.Duration) {
-	gaveUp := record.Code() == store.DeadlineExceeded
+	gaveUp := record.Code == store.DeadlineExceeded
 	switch {
-	case record.Code() == store.Canceled:
+	case record.Code == store.Canceled:
 		if came < end {
 			s.problem("request %d was ended at its deposed leader at %v, and its answer was there at %v", i, end, came)
 		}

@@ -128,19 +128,12 @@ func (p *poller) SetTimer(d time.Duration) error {
 func (p *poller) Wake() {
 	one := [8]byte{1}
 	// It cannot fail: the counter is far from its end.
-	_, _ = write(p.wakeup, one[:])
+	_, _ = unix.Write(p.wakeup, one[:])
 }
 
 // The files here never block, so Go's scheduler need not know of these calls. When it does, each first call after
 // a rest wakes a thread of Go's runtime that watches for calls that take long, and looks 50 times in a millisecond
 // before it sleeps again: with one request at a time that takes nearly half of the CPU time.
-
-// write is write(2) to a file that does not block.
-func write(fd int, b []byte) (int, error) {
-	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
-		uintptr(len(b)))
-	return result(n, errno)
-}
 
 func (*reality) Receive(fd int, b []byte) (int, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
