@@ -42,8 +42,7 @@ func checkMTU(mtu int) error { return input.Range("mtu", mtu, device.MinMTU, dev
 func (e *Emulator) address(name string, spec *portSpec) (net.HardwareAddr, error) {
 	if spec.MAC == nil {
 		address := e.derive(name, spec.IfName)
-		text := address.String()
-		spec.MAC = &text
+		spec.MAC = new(address.String())
 		return address, nil
 	}
 	address, err := net.ParseMAC(*spec.MAC)
@@ -89,8 +88,7 @@ func (e *Emulator) addPort(r struct {
 }) (any, int64, error) {
 	added := &port{portSpec: r.portSpec}
 	if added.MTU == nil {
-		mtu := defaultMTU
-		added.MTU = &mtu
+		added.MTU = new(defaultMTU)
 	}
 	if err := cmp.Or(
 		input.Name("name", r.Name, input.MaxNameBytes),

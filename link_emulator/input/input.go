@@ -34,8 +34,8 @@ func Decode(data []byte, into any) error {
 	if field, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
 		return fmt.Errorf("%s: unknown field", strings.Trim(field, `"`))
 	}
-	var wrong *json.UnmarshalTypeError
-	if !errors.As(err, &wrong) || wrong.Field == "" {
+	wrong, is := errors.AsType[*json.UnmarshalTypeError](err)
+	if !is || wrong.Field == "" {
 		return err
 	}
 	allowed := wrong.Type.Kind().String()

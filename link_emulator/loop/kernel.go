@@ -61,8 +61,7 @@ func (s *system) Wait(events []unix.EpollEvent, timeoutMS int, relaxed bool) (in
 	if relaxed {
 		n, err := unix.EpollWait(s.epoll, events, timeoutMS)
 		if err != nil {
-			var errno unix.Errno
-			errors.As(err, &errno)
+			errno, _ := errors.AsType[unix.Errno](err)
 			return 0, errno
 		}
 		return n, 0

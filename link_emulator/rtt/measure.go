@@ -99,9 +99,8 @@ func median(samples []int64) *int64 {
 	}
 	sorted := slices.Sorted(slices.Values(samples))
 	middle := len(sorted) / 2
-	value := sorted[middle]
 	if len(sorted)%2 == 0 {
-		value = sorted[middle-1] + (value-sorted[middle-1])/2
+		return new(sorted[middle-1] + (sorted[middle]-sorted[middle-1])/2)
 	}
-	return &value
+	return new(sorted[middle])
 }

@@ -40,9 +40,9 @@ func classify(err error) (Outcome, store.Code) {
 	if err == nil {
 		return OK, store.OK
 	}
-	var failure *store.Failure
+	failure, known := errors.AsType[*store.Failure](err)
 	switch {
-	case !errors.As(err, &failure):
+	case !known:
 		return Unknown, store.Unknown
 	case failure.Unknown:
 		return Unknown, failure.Code

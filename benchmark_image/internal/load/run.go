@@ -183,8 +183,7 @@ func (r *Run) result(ended time.Duration, after account) Result {
 	result.Pauses = r.paused
 	result.CPU, result.Delay = after.Since(r.before.Processor)
 	if r.tells.Load() {
-		idle := after.idle - r.before.idle
-		result.Idle = &idle
+		result.Idle = new(after.idle - r.before.idle)
 	}
 	result.Epoch, result.BeganNs = r.epoch.Add(begin), r.began.Load()+int64(begin)
 	return result

@@ -130,12 +130,10 @@ func newFigures(run *load.Result, recorded *Recorder, requests int, mixed bool) 
 		}
 	}
 	if run.Delay != nil {
-		delay, mean := run.Delay.Sum.Seconds(), run.Delay.Mean.Seconds()
-		f.RunDelayS, f.MeanRunDelayS = &delay, &mean
+		f.RunDelayS, f.MeanRunDelayS = new(run.Delay.Sum.Seconds()), new(run.Delay.Mean.Seconds())
 	}
 	if run.Idle != nil && run.Took > 0 {
-		busy := min(max(1-run.Idle.Seconds()/f.TotalS, 0), 1)
-		f.BusyRatio = &busy
+		f.BusyRatio = new(min(max(1-run.Idle.Seconds()/f.TotalS, 0), 1))
 	}
 	f.OK = f.latencies.count()
 	f.Done = f.OK + f.Failed
@@ -169,11 +167,11 @@ func newFigures(run *load.Result, recorded *Recorder, requests int, mixed bool) 
 // setDrain keeps what ended after the duration out of the throughput: one request that takes long would make the time
 // longer in which none were sent. ok is how many succeeded within the duration.
 func (f *Figures) setDrain(run *load.Result, duration time.Duration, ok int) {
-	window, drain := duration, max(run.Took-duration, 0).Seconds()
+	window := duration
 	if run.Reason != "" {
 		window = min(duration, run.Took)
 	}
-	f.RequestsPerS, f.DrainS = float64(ok)/window.Seconds(), &drain
+	f.RequestsPerS, f.DrainS = float64(ok)/window.Seconds(), new(max(run.Took-duration, 0).Seconds())
 }
 
 // setSchedule compares an open loop's schedule with its actual starts.
@@ -276,8 +274,7 @@ func newDistribution(of latencies, leftOut int) *Distribution {
 	// A percentile that cannot be distinguished from the maximum is not known, nor one among requests without a latency.
 	known := func(n int, p float64) *float64 {
 		if r := rank(n, p); r < n && r <= d.Count {
-			value := values[r].Seconds()
-			return &value
+			return new(values[r].Seconds())
 		}
 		return nil
 	}

@@ -144,12 +144,12 @@ func sameTimeline(t *testing.T, r *Result, records []load.Record, took, step tim
 			switch record.Outcome {
 			case load.OK:
 				if sorted = append(sorted, record.Latency()); want.FirstOKNs == nil {
-					want.FirstOKNs = nanoseconds(end)
+					want.FirstOKNs = new(int64(end))
 				}
-				want.LastOKNs = nanoseconds(end)
+				want.LastOKNs = new(int64(end))
 				gap := end - before
 				if want.GapNs == nil || gap > time.Duration(*want.GapNs) {
-					want.GapNs, want.GapEndNs = nanoseconds(gap), nanoseconds(end)
+					want.GapNs, want.GapEndNs = new(int64(gap)), new(int64(end))
 				}
 				if gap > longest {
 					longest, longestStart = gap, before

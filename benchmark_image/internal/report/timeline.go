@@ -178,10 +178,9 @@ func (t *timeline) rows(took time.Duration) (step time.Duration, rows []Row) {
 			P50S:         orNil(past.p50), P99S: orNil(past.p99),
 		}
 		if past.ok > 0 {
-			slowest := past.max.Seconds()
-			row.MaxS = &slowest
-			row.FirstOKNs, row.LastOKNs = nanoseconds(past.first), nanoseconds(past.last)
-			row.GapNs, row.GapEndNs = nanoseconds(past.gap), nanoseconds(past.gapEnd)
+			row.MaxS = new(past.max.Seconds())
+			row.FirstOKNs, row.LastOKNs = new(int64(past.first)), new(int64(past.last))
+			row.GapNs, row.GapEndNs = new(int64(past.gap)), new(int64(past.gapEnd))
 		}
 		rows[i] = row
 	}
@@ -192,11 +191,5 @@ func orNil(d time.Duration) *float64 {
 	if d == 0 {
 		return nil
 	}
-	value := d.Seconds()
-	return &value
-}
-
-func nanoseconds(d time.Duration) *int64 {
-	value := int64(d)
-	return &value
+	return new(d.Seconds())
 }

@@ -461,8 +461,8 @@ func login(ctx context.Context, protocol store.Protocol, o *Options) error {
 
 // isPassing tells whether a request that failed so may succeed at another member, or later.
 func isPassing(err error) bool {
-	var failure *store.Failure
-	if !errors.As(err, &failure) {
+	failure, known := errors.AsType[*store.Failure](err)
+	if !known {
 		return false
 	}
 	switch failure.Code {
@@ -549,8 +549,7 @@ func (t *Transport) checkPermissions(ctx context.Context, samples []store.Reques
 				continue
 			}
 			_, err := c.ask(ctx, sample, t.options.statusTime())
-			var failure *store.Failure
-			if errors.As(err, &failure) && failure.Code == store.PermissionDenied {
+			if f, known := errors.AsType[*store.Failure](err); known && f.Code == store.PermissionDenied {
 				return fmt.Errorf("the user may not %s %q, so nothing of the load was sent: %w", name(sample), sample.Key, err)
 			}
 			if err == nil {
