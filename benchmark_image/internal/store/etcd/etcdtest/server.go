@@ -47,7 +47,6 @@ type Member struct {
 	Endpoint string
 	Requests atomic.Int64 // puts and ranges that arrived
 	Fail     atomic.Pointer[error]
-	Hide     atomic.Bool                                       // answers to ranges count keys that they do not hold
 	Spoil    atomic.Pointer[func(*etcdserverpb.RangeResponse)] // changes the answers to ranges
 	Settings []http2.Setting                                   // of a member in a simulated world
 
@@ -214,7 +213,7 @@ func (m *Member) Range(_ context.Context, r *etcdserverpb.RangeRequest) (*etcdse
 	answer := &etcdserverpb.RangeResponse{Header: m.header(c.revision)}
 	for _, key := range c.span(string(r.Key), string(r.RangeEnd)) {
 		answer.Count++
-		if m.Hide.Load() || r.CountOnly || r.Limit > 0 && int64(len(answer.Kvs)) >= r.Limit {
+		if r.CountOnly || r.Limit > 0 && int64(len(answer.Kvs)) >= r.Limit {
 			continue
 		}
 		kv, stale := c.read(key, r.KeysOnly)
