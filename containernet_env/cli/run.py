@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +30,8 @@ from containernet_env.config.scenarios import DEFAULT_SCENARIOS, load_scenarios
 from containernet_env.config.topologies import load_config
 
 if TYPE_CHECKING:
-    from containernet_env.config.plan import Plan
     from containernet_env.network.rtt import Tolerance
-    from containernet_env.results.run_files import Repeats
+    from containernet_env.runs.measure import RunOrder
 
 
 @click.command()
@@ -85,7 +85,9 @@ def run_command(
         return 0
     if out is None:
         raise click.UsageError("Missing argument 'OUT': the CSV file that rows are appended to.")
-    return carried_out(plan, out, rtt_tolerance, console, began, strict=strict, consent=consent)
+    from containernet_env.runs.measure import RunOrder
+
+    return carried_out(RunOrder(plan, out, rtt_tolerance, consent=consent), console, began, strict)
 
 
 def _resume(out: Path) -> str:
@@ -97,40 +99,22 @@ def _resume(out: Path) -> str:
     )
 
 
-def carried_out(
-    plan: Plan,
-    out: Path,
-    tolerance: Tolerance | None,
-    console: Console,
-    began: float,
-    repeats: Repeats | None = None,
-    strict: bool = False,
-    consent: bool = False,
-) -> int:
-    """Carry a plan out in front of the user, who started it at ``began`` (monotonic, s); the exit status.
+def carried_out(order: RunOrder, console: Console, began: float, strict: bool) -> int:
+    """Execute a run in front of the user, who started it at ``began`` (monotonic, s); the exit status.
 
-    ``strict``: it is 1 also if the last attempt at a scenario is not certainly valid. ``consent``: an external cluster
-    may be loaded.
+    ``strict``: it is 1 also if the last attempt at a scenario is not certainly valid.
     """
     from containernet_env.cli.terminal import StopSignals, TerminalProgress, result_table, seconds_text
     from containernet_env.model.findings import is_failure, states_text
     from containernet_env.runs.measure import WRONG_AFTER, carry_out
 
-    progress = TerminalProgress(console)
+    out, progress = order.out, TerminalProgress(console)
     with (
         unblocked(),
         StopSignals(lambda _: console.print("  already tearing down, a moment please"), lambda: _resume(out)) as stop,
     ):
         try:
-            result = carry_out(
-                plan,
-                out,
-                tolerance=tolerance,
-                progress=progress,
-                stop=stop,
-                repeats=repeats,
-                yes_load_this_cluster=consent,
-            )
+            result = carry_out(order, progress, stop)
         finally:
             progress.close()
     console.print()
@@ -167,15 +151,15 @@ def rerun_command(run: Path, out: Path | None, anyway: bool, strict: bool, conse
 
     began = clock.monotonic()
     console = Console(highlight=False, markup=False, emoji=False)
-    found = prepare_rerun(run, out, anyway=anyway)
+    order, repeats = prepare_rerun(run, out, anyway=anyway)
     if dry_run:
-        for item in found.repeats.differences:
+        for item in repeats.differences:
             mark = "" if item.matters else ", which does not matter"
             console.print(f"{item}{mark}: {item.why}", soft_wrap=True)
-        console.print(f"{found.repeats.run_id} would be repeated, its rows in {found.out}", soft_wrap=True)
+        console.print(f"{repeats.run_id} would be repeated, its rows in {order.out}", soft_wrap=True)
         return 0
-    refuse_options(found.plan.config)
-    return carried_out(found.plan, found.out, found.tolerance, console, began, found.repeats, strict, consent)
+    refuse_options(order.plan.config)
+    return carried_out(replace(order, consent=consent), console, began, strict)
 
 
 @click.command(short_help="Check a topology file and print what it configures.")

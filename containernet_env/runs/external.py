@@ -17,7 +17,7 @@ from typing import Any
 from containernet_env.base import programs as life
 from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.programs import LastWords, ending, last_words
-from containernet_env.base.work import Progress, Stop, persistently, side_by_side
+from containernet_env.base.work import Stop, persistently, side_by_side
 from containernet_env.config.plan import Plan
 from containernet_env.config.planning import keys_of
 from containernet_env.hosts.counters import Pids
@@ -36,7 +36,7 @@ from containernet_env.runs.external_access import (
     usable,
 )
 from containernet_env.runs.load import SERVER_ENTRY_POINT, BenchmarkServer
-from containernet_env.runs.progress import OnEvent, ignore_event
+from containernet_env.runs.progress import OnEvent, RunProgress, ignore_event
 from containernet_env.runs.target import Target
 from containernet_env.setup.builds import ready_load_programs
 from containernet_env.setup.commands import Ending, end, guarded
@@ -65,7 +65,7 @@ class ExternalTestbed(Target):
     consists_of = "the load and its keys"
 
     def __init__(
-        self, plan: Plan, progress: Progress, *, on_event: OnEvent = ignore_event, stop: Stop | None = None
+        self, plan: Plan, progress: RunProgress, on_event: OnEvent = ignore_event, stop: Stop | None = None
     ) -> None:
         super().__init__(plan, progress, on_event, stop)
         self._external = external_of(plan.config)
@@ -111,7 +111,7 @@ class ExternalTestbed(Target):
             leader = leader_words(self.led_at_start) or "leader not among them"
             text = f"{len(look.members)} endpoints answer, {leader}"
             stage.done(text)
-            self._on_event("cluster_up", text)
+            self.on_event("cluster_up", text)
         self.stop.check()
         self._folder = external_access.begin(self.plan.config, self.plan.run_id, look.identity, self._own)
         unusable = f"the cluster of {self.plan.config.path} cannot be measured: "
@@ -127,7 +127,7 @@ class ExternalTestbed(Target):
         if done is not None:
             text = f"{done}, left behind by a killed run"
         self.progress.note(text)
-        self._on_event("leftovers", text)
+        self.on_event("leftovers", text)
 
     def down(self) -> None:
         """End the load, remove every key of the run and its record. Idempotent. Raises RunError if keys remain."""

@@ -12,11 +12,9 @@ from typing import Any, Literal
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.base.work import Stop
 from containernet_env.model.load_contract import RUN_TIMEOUT_MAX_S
 from containernet_env.model.scenario import Load, Scenario
 from containernet_env.runs.load import Answer, BenchmarkServer, Progress, dial_timeout_s, request_of
-from containernet_env.runs.progress import OnEvent, RunProgress
 from containernet_env.runs.target import Target
 from containernet_env.stores.cluster import NEAR, Ping, Waits
 
@@ -379,18 +377,9 @@ class Follower:
     not answer. It never waits longer than a poll takes for a process that may be stopped.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        progress: RunProgress,
-        stop: Stop,
-        on_event: OnEvent,
-        silent_members: Callable[[], Sequence[str]],
-    ) -> None:
+    def __init__(self, target: Target, silent_members: Callable[[], Sequence[str]]) -> None:
         self._target = target
-        self._progress = progress
-        self._stop = stop
-        self._on_event = on_event
+        self._progress, self._stop, self._on_event = target.progress, target.stop, target.on_event
         self._silent_members = silent_members
         self._reported_deaths: set[str] = set()
         self.lost: str | None = None

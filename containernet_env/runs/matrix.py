@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from containernet_env.base import clock
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError, text_of
-from containernet_env.base.work import Stop, stops_kept
+from containernet_env.base.work import stops_kept
 from containernet_env.config.plan import PlannedScenario
 from containernet_env.model.disruption import Disruptions, explains_election, failures_explained
 from containernet_env.model.findings import (
@@ -25,13 +25,12 @@ from containernet_env.model.findings import (
     store_findings,
 )
 from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.model.scenario import Dataset, ScheduledScenario
+from containernet_env.model.scenario import ScheduledScenario
 from containernet_env.model.usage import Leadership, LinkStatistics, leader_text
 from containernet_env.runs.disruptor import Disruptor
 from containernet_env.runs.follow import Follower, MemberWatch, answer_nothing
 from containernet_env.runs.load import Answer
 from containernet_env.runs.observer import Observer
-from containernet_env.runs.progress import OnEvent, RunProgress, ignore_event
 from containernet_env.runs.searching import KeepProbe, Searching
 from containernet_env.runs.target import Target
 
@@ -57,10 +56,10 @@ _Start = tuple[Leadership | None, frozenset[str]]
 
 
 class Matrix:
-    """Executes planned scenarios on a running target; ``leave`` receives each outcome.
+    """Executes the scenarios of a running target's plan; ``leave`` receives each outcome.
 
     A further target may follow the first one: ``move_to``. ``cluster`` is the number of the current one, from 1.
-    ``seed`` is for the random choice of members in events. ``reused`` is the state from before that the next scenario
+    ``reused`` is the state from before that the next scenario
     starts with, ``loaded`` whether the store holds the data set, at first as the target says. ``damaged`` is why the
     target may have changed, once a request has failed on it; with ``alone`` no further scenario runs on it then.
     ``advised`` adds to an outcome what would make its figures valid.
@@ -69,28 +68,16 @@ class Matrix:
     def __init__(
         self,
         target: Target,
-        scenarios: Sequence[PlannedScenario],
-        dataset: Dataset,
         leave: Leave,
-        progress: RunProgress,
-        stop: Stop | None = None,
-        on_event: OnEvent = ignore_event,
         observer: Observer | None = None,
-        retries: int = 0,
         keep_probe: KeepProbe = lambda probe, outcome: None,
-        seed: int = 0,
         alone: bool = False,
         advised: Callable[[ScenarioOutcome], ScenarioOutcome] = lambda outcome: outcome,
     ) -> None:
-        self._planned = tuple(scenarios)
-        self._dataset = dataset
+        self._planned, self._dataset, self._options = target.plan.scenarios, target.plan.dataset, target.plan.options
+        self._progress, self._stop, self._on_event = target.progress, target.stop, target.on_event
         self._leave = leave
-        self._progress = progress
-        self._stop = stop or Stop()
-        self._on_event = on_event
-        self._retries = retries
         self._keep_probe = keep_probe
-        self._seed = seed
         self._alone = alone
         self._advised = advised
         self._left = 0
@@ -104,12 +91,12 @@ class Matrix:
         """Run the following scenarios on this target: on new data, under its own leader."""
         self.cluster += 1
         self._target = target
-        self._observer = observer or Observer(target, self._progress, self._on_event)
+        self._observer = observer or Observer(target)
         self._members = MemberWatch(target.cluster.pings)
-        self._follower = Follower(target, self._progress, self._stop, self._on_event, self._silent_members)
+        self._follower = Follower(target, self._silent_members)
         self.loaded, self.reused = target.loaded, target.reused
         self.damaged: str | None = None
-        self._leader = target.leader_at_start
+        self._leader = target.led_at_start.leader if target.led_at_start is not None else None
 
     def run(self, until: int | None = None) -> bool:
         """Run every scenario in order up to number ``until``, or to the last; each leaves its outcome before the next.
@@ -153,7 +140,7 @@ class Matrix:
 
         Each attempt leaves an outcome. Returns why no other one can be run, if so.
         """
-        for attempt in range(1, self._retries + 2):
+        for attempt in range(1, self._options.retry_invalid + 2):
             reason = self._carry_out(replace(planned, scheduled=replace(planned.scheduled, attempt=attempt)))
             verdict = self._last.verdict if self._last is not None else None
             if reason is not None or verdict is None or verdict.valid == "yes" or self._target.failure is not None:
@@ -193,9 +180,8 @@ class Matrix:
                         self._on_event("scenario_began", f"{name}, attempt {attempt}" if attempt > 1 else name, name)
                         if scheduled.scenario.search is not None:
                             search = Searching(
-                                scheduled, self._measure_probe, self._why_search_over, self._progress, self._on_event,
-                                self._keep_probe,
-                            )  # fmt: skip
+                                scheduled, self._target, self._measure_probe, self._why_search_over, self._keep_probe
+                            )
                             outcome = replace(outcome, error=search.run())
                         else:
                             self._measure_between(start, outcome, leave)
@@ -372,7 +358,7 @@ class Matrix:
             return
         disruptor = Disruptor(
             scenario.events,
-            f"{self._seed}/{scenario.name}/{scheduled.repetition}.{scheduled.attempt}",
+            f"{self._options.seed}/{scenario.name}/{scheduled.repetition}.{scheduled.attempt}",
             self._target.faults,
             self._target.cluster,
             self._began_ns,

@@ -10,7 +10,7 @@ import platform
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,40 +74,35 @@ def measure(
     plan = prepare(topology, scenarios, **choices)
     preflight(plan, Path(out))
     tolerance = Tolerance.parse(rtt_tolerance) if isinstance(rtt_tolerance, str) else rtt_tolerance
-    return carry_out(
-        plan,
-        Path(out),
-        tolerance=tolerance,
-        progress=progress,
-        stop=stop,
-        yes_load_this_cluster=yes_load_this_cluster,
-    )
+    return carry_out(RunOrder(plan, Path(out), tolerance, consent=yes_load_this_cluster), progress, stop)
 
 
-def carry_out(
-    plan: Plan,
-    out: Path,
-    *,
-    tolerance: Tolerance | None = None,
-    progress: RunProgress | None = None,
-    stop: Stop | None = None,
-    command: Sequence[str] | None = None,
-    repeats: Repeats | None = None,
-    in_sweep: bool = False,
-    standing: Standing | None = None,
-    yes_load_this_cluster: bool = False,
-) -> RunResult:
-    """Execute a plan. ``command`` and ``repeats`` describe the caller in the manifest. See ``measure``.
+@dataclass(frozen=True, slots=True)
+class RunOrder:
+    """A run that is about to begin, its rows in ``out``; ``command`` and ``repeats`` are for the manifest.
 
-    ``standing``: holds the testbed of the previous run, if that can be changed to this plan, and receives the testbed
-    of this run if it is wanted and had no failure. The caller closes it.
+    ``consent``: an external cluster may be loaded.
 
-    ``in_sweep``: the caller holds the machine's lock, measures later what was not measured now, so that it has no rows,
-    and loses no measurement if it is interrupted: the network is measured once more before the end.
+    ``standing`` is that of a sweep; it holds the testbed of the previous run, if that can be changed to this plan, and
+    receives the testbed of this run if it is wanted and had no failure. The sweep closes it, holds the machine's lock,
+    measures later what was not measured now, so that it has no rows, and loses no measurement if it is interrupted: the
+    network is measured once more before the end.
     """
-    guarded, stop = Guarded(progress or Silent()), stop or Stop()
+
+    plan: Plan
+    out: Path
+    tolerance: Tolerance | None = None
+    command: Sequence[str] | None = None
+    repeats: Repeats | None = None
+    consent: bool = False
+    standing: Standing | None = None
+
+
+def carry_out(order: RunOrder, progress: RunProgress | None = None, stop: Stop | None = None) -> RunResult:
+    """Execute an order. See ``measure``."""
+    guarded, stop, plan = Guarded(progress or Silent()), stop or Stop(), order.plan
     if plan.config.external is not None:
-        require_consent(plan, yes_load_this_cluster)
+        require_consent(plan, order.consent)
     else:
         require_root()
         engines.require(plan)
@@ -116,16 +111,14 @@ def carry_out(
         with (
             stops_kept(),
             resource_errors(),
-            nullcontext() if in_sweep else lock_for(plan),
+            nullcontext() if order.standing is not None else lock_for(plan),
             kept_off(plan.options.links_cpu, plan.options.other_cores),
         ):
-            results = ResultsFile(out)
+            results = ResultsFile(order.out)
             for note in results.open():
                 guarded.note(note)
             try:
-                caller = (list(command or sys.argv), repeats)
-                run = _Run(plan, results, tolerance, guarded, stop, caller, in_sweep, standing or Standing())
-                return run.carry_out()
+                return _Run(order, results, guarded, stop).carry_out()
             finally:
                 results.close()
     finally:
@@ -135,29 +128,18 @@ def carry_out(
 class _Run:
     """One run: bring-up, matrix, tear-down in any case, and its output."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        results: ResultsFile,
-        tolerance: Tolerance | None,
-        progress: Guarded,
-        stop: Stop,
-        caller: tuple[list[str], Repeats | None],
-        in_sweep: bool,
-        standing: Standing,
-    ) -> None:
-        self._plan = plan
-        self._results = results
+    def __init__(self, order: RunOrder, results: ResultsFile, progress: Guarded, stop: Stop) -> None:
+        self._order = order
+        self._plan = plan = order.plan
+        self._in_sweep = order.standing is not None
+        self._standing = order.standing or Standing()
         self._progress = progress
         self._stop = stop
         self._began = Moment.now()
         self._run_id = f"{self._began.at[:19].replace('-', '').replace(':', '')}Z-{plan.run_id}"
         directory = RunDirectory(results.path, self._run_id)
-        self._keeper = Keeper(results, directory, progress, unmeasured=not in_sweep)
+        self._keeper = Keeper(results, directory, progress, unmeasured=not self._in_sweep)
         progress.on_failure = lambda text: self._event("progress_failed", text)
-        self._caller = caller
-        self._in_sweep = in_sweep
-        self._standing = standing
         self._is_reused = False
         self._manifest: Manifest
         self._matrix: Matrix | None = None
@@ -167,7 +149,6 @@ class _Run:
         self._facts = RunFacts(plan.config, self._run_id)
         self._labs = 0
         self._handled = sys.exception()
-        self._tolerance = tolerance
         self._network_after: NetworkProof | None = None
         self._judged: set[int] = set()  # the clusters whose network was measured after the last scenario
 
@@ -178,13 +159,13 @@ class _Run:
             images = ready_images(self._plan.store, self._progress, self._stop)
             for name in clean.remove_leftovers().removed:
                 self._progress.note(f"removed {name}, left behind by a killed run")
-        command, repeats = self._caller
+        command, repeats = self._order.command or sys.argv, self._order.repeats
         for note in (*self._plan.notes, *(repeats.notes if repeats is not None else ())):
             self._progress.note(note)
         self._manifest = manifest_of(
             self._plan,
             images,
-            self._tolerance,
+            self._order.tolerance,
             run_id=self._run_id,
             began=self._began,
             command=command,
@@ -254,12 +235,12 @@ class _Run:
 
     def _new_testbed(self, images: Images | None) -> Target:
         if images is None:
-            return ExternalTestbed(self._plan, self._progress, on_event=self._event, stop=self._stop)
+            return ExternalTestbed(self._plan, self._progress, self._event, self._stop)
         return Testbed(
             self._plan,
             images,
             self._progress,
-            tolerance=self._tolerance,
+            tolerance=self._order.tolerance,
             on_event=self._event,
             on_proof=self._proof,
             stop=self._stop,
@@ -311,33 +292,21 @@ class _Run:
             AllUse(testbed.pids(), lambda: testbed.pids().members),
             lambda sample: record(directory.add_usage, sample.at_ns, sample.edge, sample.consumers),
         )
-        options = self._plan.options
         return Observer(
             testbed,
-            self._progress,
-            self._event,
             sampler,
-            options,
             lambda folder, name, content: record(directory.write_profile, folder, name, content),
             lambda name, content: record(directory.write_history, name, content),
         )
 
     def _run_matrix(self, testbed: Target, until: int) -> bool:
-        plan = self._plan
         if self._matrix is None:
-            self._event("matrix_began", f"{len(plan.scenarios)} scenarios")
+            self._event("matrix_began", f"{len(self._plan.scenarios)} scenarios")
             self._matrix = Matrix(
                 testbed,
-                plan.scenarios,
-                plan.dataset,
                 lambda outcome: self._keeper.keep(outcome, partial(row_of, self._facts)),
-                self._progress,
-                self._stop,
-                self._event,
                 self._observer(testbed),
-                plan.options.retry_invalid,
                 lambda probe, outcome: self._keeper.record(self._keeper.directory.add_probe, probe, outcome),
-                plan.options.seed,
                 alone=self._in_sweep,
                 advised=self._advised,
             )

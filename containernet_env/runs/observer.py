@@ -15,14 +15,12 @@ from statistics import median
 
 from containernet_env.base.errors import RunError
 from containernet_env.base.files import file_name
-from containernet_env.config.plan import PlanOptions
 from containernet_env.hosts import profiles
 from containernet_env.hosts.sampler import Sampler
 from containernet_env.model.outcome import ClientRtt, ScenarioOutcome
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import StoreActivity, Usage
 from containernet_env.results.run_directory import CLIENT_SUFFIX, STORE_SUFFIX, history_name
-from containernet_env.runs.progress import OnEvent, RunProgress
 from containernet_env.runs.target import Target
 from containernet_env.stores.cluster import Observation
 from containernet_env.stores.profiling import Profile, Profiling
@@ -43,9 +41,8 @@ _WRITE = re.compile(rb'"op":"(?:put|txn)","key":"([^"]*)"')
 class Histories:
     """Keeps files of scenarios: ``prepare`` before each, ``keep`` after it. Neither raises."""
 
-    def __init__(self, target: Target, progress: RunProgress, keep: KeepHistory) -> None:
+    def __init__(self, target: Target, keep: KeepHistory) -> None:
         self._target = target
-        self._progress = progress
         self._keep = keep
         self._since = 1
 
@@ -72,7 +69,7 @@ class Histories:
                 yield piece
         except RunError as error:
             # The part that exists shows that it was cut off.
-            self._progress.note(f"{scenario.name}: its history could not be fetched: {error}")
+            self._target.progress.note(f"{scenario.name}: its history could not be fetched: {error}")
 
     def _store(self, scenario: Scenario, keys: WrittenKeys) -> Iterator[str]:
         """Lines of JSON; the last one describes them, and says whether they are complete."""
@@ -88,7 +85,7 @@ class Histories:
         except RunError as error:
             whole = False
             what = "final state" if final else "own history"
-            self._progress.note(f"{scenario.name}: the store's {what} is not there: {error}")
+            self._target.progress.note(f"{scenario.name}: the store's {what} is not there: {error}")
         yield json.dumps({"whole": False, "final": whole} if final else {"whole": whole})
 
 
@@ -140,21 +137,16 @@ class Observer:
     def __init__(
         self,
         target: Target,
-        progress: RunProgress,
-        on_event: OnEvent,
         sampler: Sampler | None = None,
-        options: PlanOptions | None = None,
         keep_profile: KeepProfile = lambda folder, name, content: None,
         keep_history: KeepHistory = lambda name, content: None,
     ) -> None:
         self._target = target
-        self._progress = progress
-        self._on_event = on_event
+        self._progress, self._on_event = target.progress, target.on_event
         self._sampler = sampler
-        self._kinds = () if options is None else options.profile
-        self._member = None if options is None else options.profile_member
+        self._kinds, self._member = target.plan.options.profile, target.plan.options.profile_member
         self._keep_profile = keep_profile
-        self._histories = Histories(target, progress, keep_history)
+        self._histories = Histories(target, keep_history)
         self._store: Observation | None = None
         self._profiling: Profiling | None = None
         self._profiled = ""

@@ -37,7 +37,7 @@ from containernet_env.results.run_directory import (
 )
 from containernet_env.results.run_files import Difference, Manifest, PlanFiles, Repeats, StoreFacts
 from containernet_env.runs.manifest import manifest_of
-from containernet_env.runs.measure import carry_out
+from containernet_env.runs.measure import RunOrder, carry_out
 from containernet_env.runs.preflight import preflight
 from containernet_env.runs.prepare import prepare, require_root
 from containernet_env.runs.progress import RunProgress
@@ -183,16 +183,6 @@ def as_markdown() -> str:
 _EDITED = "it no longer describes what was measured"
 
 
-@dataclass(frozen=True, slots=True)
-class Rerun:
-    """A run that is about to be repeated, its rows in ``out``."""
-
-    plan: Plan
-    out: Path
-    tolerance: Tolerance | None
-    repeats: Repeats
-
-
 def rerun(
     run: Path | str,
     out: Path | str | None = None,
@@ -208,20 +198,12 @@ def rerun(
     anything is created if a relevant fact has changed, naming it (``results.differences``); with ``anyway`` the
     manifest of the new run records the differences. Needs root.
     """
-    found = prepare_rerun(Path(run), Path(out) if out is not None else None, anyway=anyway)
-    return carry_out(
-        found.plan,
-        found.out,
-        tolerance=found.tolerance,
-        progress=progress,
-        stop=stop,
-        repeats=found.repeats,
-        yes_load_this_cluster=yes_load_this_cluster,
-    )
+    order, _ = prepare_rerun(Path(run), Path(out) if out is not None else None, anyway=anyway)
+    return carry_out(replace(order, consent=yes_load_this_cluster), progress, stop)
 
 
-def prepare_rerun(place: Path, out: Path | None = None, *, anyway: bool = False) -> Rerun:
-    """The plan that `rerun` would execute; raises the errors that it would raise before anything is created."""
+def prepare_rerun(place: Path, out: Path | None = None, *, anyway: bool = False) -> tuple[RunOrder, Repeats]:
+    """What `rerun` would execute; raises the errors that it would raise before anything is created."""
     run = read_run(find_run(place))
     if run.manifest is None:
         raise UsageError(f"{run.path} cannot be repeated: it has no {MANIFEST}\n  The run ended before it was written.")
@@ -246,7 +228,8 @@ def prepare_rerun(place: Path, out: Path | None = None, *, anyway: bool = False)
             "\n".join((f"{run.path} cannot be repeated as it was:", *lines))
             + "\n  With --anyway it is run all the same, and its manifest records the differences."
         )
-    return Rerun(plan, wanted, tolerance, Repeats(run_id=was.run_id, differences=found))
+    repeats = Repeats(run_id=was.run_id, differences=found)
+    return RunOrder(plan, wanted, tolerance, repeats=repeats), repeats
 
 
 def _plan(run: Path, was: Manifest) -> Plan:

@@ -15,7 +15,7 @@ from containernet_env.model.findings import Finding, Kind
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import ScheduledScenario
 from containernet_env.model.search import Probe, Saturation, Search, SearchResult, Step, Verdict, rate_text
-from containernet_env.runs.progress import OnEvent, RunProgress
+from containernet_env.runs.target import Target
 
 _OF_THE_CLUSTER: frozenset[Kind] = frozenset({"leader_changed", "member_silent", "member_died"})
 """Findings that make figures invalid, and yet show the store's own behaviour under this load."""
@@ -103,10 +103,9 @@ class Searching:
     def __init__(
         self,
         scheduled: ScheduledScenario,
+        target: Target,
         measure: Measure,
         why_over: Callable[[ScenarioOutcome], str | None],
-        progress: RunProgress,
-        on_event: OnEvent,
         keep_probe: KeepProbe,
     ) -> None:
         scenario = scheduled.scenario
@@ -116,8 +115,7 @@ class Searching:
         self._course = Saturation(scenario.search, scenario.arrival == "poisson")
         self._measure = measure
         self._why_over = why_over
-        self._progress = progress
-        self._on_event = on_event
+        self._progress, self._on_event = target.progress, target.on_event
         self._keep_probe = keep_probe
         self._probes: list[Probe] = []
         self._outcomes: list[ScenarioOutcome] = []

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from containernet_env.base import clock
 from containernet_env.base.errors import resource_errors
-from containernet_env.base.work import Progress, Stop
+from containernet_env.base.work import Stop
 from containernet_env.config.plan import Plan
 from containernet_env.containernet.testbed_network import TestbedNetwork
 from containernet_env.hosts.container import SyncTimes
@@ -24,7 +24,7 @@ from containernet_env.results.capacity import capacity_of
 from containernet_env.results.run_files import LinkFacts
 from containernet_env.runs.disruptor import Faults
 from containernet_env.runs.load import BenchmarkServer
-from containernet_env.runs.progress import OnEvent
+from containernet_env.runs.progress import OnEvent, RunProgress, ignore_event
 from containernet_env.stores.cluster import Cluster
 
 
@@ -48,6 +48,7 @@ class Target(ABC):
     ``unseen`` is what cannot be observed of it, in one line, so that figures are never certainly valid. ``capacity``
     has the machine's resources and the configured limits. ``reused`` is the state that the first scenario starts with,
     ``loaded`` whether the store already holds the data set. ``consists_of`` says what ``down`` removes.
+    ``progress`` and ``on_event`` receive the course of its run, which ``stop`` ends.
     """
 
     __test__ = False  # not a test class, whatever its name begins with
@@ -65,13 +66,15 @@ class Target(ABC):
     consists_of = "hosts, links and cluster"
     after_down = "nothing of this run is left"
 
-    def __init__(self, plan: Plan, progress: Progress, on_event: OnEvent, stop: Stop | None) -> None:
+    def __init__(
+        self, plan: Plan, progress: RunProgress, on_event: OnEvent = ignore_event, stop: Stop | None = None
+    ) -> None:
         self.plan = plan
         self.capacity = capacity_of(plan)
         self.load_terms = plan.store.load_terms
         self.sync: dict[str, SyncTimes] = {}
         self.progress = progress
-        self._on_event = on_event
+        self.on_event = on_event
         self.stop = stop or Stop()
         self._cluster: Cluster[Any] | None = None
         self._server: BenchmarkServer | None = None
@@ -102,11 +105,6 @@ class Target(ABC):
     def realtime(self) -> bool | None:
         """Whether the link emulator got the real-time priority that it requested; ``None`` without a link emulator."""
         return None
-
-    @property
-    def leader_at_start(self) -> str | None:
-        """The leader of ``led_at_start``."""
-        return self.led_at_start.leader if self.led_at_start is not None else None
 
     @property
     def member_timeout_s(self) -> float:
@@ -163,7 +161,7 @@ class Target(ABC):
         """The last lines of every host's first process, by host; where a log cannot be read, the reason."""
 
 
-def take_down(target: Target, progress: Progress) -> None:
+def take_down(target: Target, progress: RunProgress) -> None:
     """``down``, then reported as a stage: a terminal that is stopped must not keep containers up."""
     began = clock.monotonic()
     target.down()

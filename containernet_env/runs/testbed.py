@@ -11,7 +11,7 @@ from containernet_env.base import clock
 from containernet_env.base.errors import ReservedFiles, RunError, text_of
 from containernet_env.base.files import root_of
 from containernet_env.base.programs import last_words
-from containernet_env.base.work import Progress, Stage, Stop
+from containernet_env.base.work import Stage, Stop
 from containernet_env.config.plan import HostPlan, Plan
 from containernet_env.containernet import engines
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
@@ -32,7 +32,7 @@ from containernet_env.results.run_files import LinkFacts, Proof
 from containernet_env.runs.disruptor import Faults
 from containernet_env.runs.load import SERVER_ENTRY_POINT, SERVER_SOCKET, BenchmarkServer
 from containernet_env.runs.network_prover import NetworkProver, proved_text
-from containernet_env.runs.progress import OnEvent, ignore_event
+from containernet_env.runs.progress import OnEvent, RunProgress, ignore_event
 from containernet_env.runs.reuse import Change, all_fields
 from containernet_env.runs.target import Target, take_down
 from containernet_env.setup.images import Images
@@ -133,7 +133,7 @@ class Testbed(Target):
         self,
         plan: Plan,
         images: Images,
-        progress: Progress,
+        progress: RunProgress,
         *,
         tolerance: Tolerance | None = None,
         on_event: OnEvent = ignore_event,
@@ -172,11 +172,11 @@ class Testbed(Target):
     def _listen(self, on_event: OnEvent, on_proof: OnProof) -> None:
         """When this returns, the previous receivers get nothing more."""
         with self._listening:
-            self._on_event, self._on_proof = on_event, on_proof
+            self.on_event, self._on_proof = on_event, on_proof
 
     def _event(self, kind: str, text: str) -> None:
         with self._listening:
-            self._on_event(kind, text)
+            self.on_event(kind, text)
 
     def keep_proof(self, proof: Proof) -> None:
         """Pass a proof of the network on; the last one is kept."""
@@ -284,7 +284,7 @@ class Testbed(Target):
         self.loaded = loaded
         self._listen(ignore_event, ignore_proof)
 
-    def turn_to(self, plan: Plan, change: Change, progress: Progress, on_event: OnEvent, on_proof: OnProof) -> None:
+    def turn_to(self, plan: Plan, change: Change, progress: RunProgress, on_event: OnEvent, on_proof: OnProof) -> None:
         """Change it to the testbed of another plan; see ``reuse.change_between``.
 
         Changes are read back, and changed links are proved. Without changes, the proof after the last scenario is also
@@ -559,7 +559,7 @@ class Standing:
         testbed, self._testbed = self._testbed, None
         return testbed
 
-    def close(self, progress: Progress, stop: Stop) -> None:
+    def close(self, progress: RunProgress, stop: Stop) -> None:
         """Take down the kept testbed; idempotent, and not interrupted. Raises ``RunError`` for leftovers."""
         if (testbed := self.take()) is not None:
             stop.shield()

@@ -28,9 +28,7 @@ def machine(patch: pytest.MonkeyPatch, folder: Path) -> None:
     patch.setattr(worker.clean, "remove_leftovers", lambda: SimpleNamespace(removed=()))
     patch.setattr(lock, "PATH", folder / "lock")
     patch.setattr(assets, "own", lambda: folder)
-    patch.setattr(
-        measure_module, "Observer", lambda testbed, progress, on_event, *_: Observer(testbed, progress, on_event)
-    )
+    patch.setattr(measure_module, "Observer", lambda testbed, *_: Observer(testbed))
 
 
 def main(address: str, place: Path, *more: str) -> None:

@@ -34,7 +34,7 @@ from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.cli import main
 from containernet_env.runs import external_access
 from containernet_env.runs.external_access import Record, records
-from containernet_env.runs.measure import carry_out, measure
+from containernet_env.runs.measure import RunOrder, carry_out, measure
 from containernet_env.runs.prepare import prepare
 from containernet_env.runs.progress import Silent
 from containernet_env.setup import builds
@@ -327,7 +327,7 @@ def test_a_prefix_that_holds_keys_is_refused_and_they_stay(plain: Cluster, tmp_p
     revision, _ = plain.revision_and_keys()
     plan = replace(prepare(endpoints_file(tmp_path, plain), scenarios(tmp_path, WRITE)), run_id="abc123")
     with pytest.raises(RunError, match="1 keys are under containernet-env/abc123/ already"):
-        carry_out(plan, tmp_path / "out.csv", yes_load_this_cluster=True)
+        carry_out(RunOrder(plan, tmp_path / "out.csv", consent=True))
     assert keys_below(plain) == [key] and plain.revision_and_keys()[0] == revision
     plain.ask("/v3/kv/deleterange", {"key": text64(key)})
 

@@ -22,6 +22,7 @@ from containernet_env.config.planning import build_plan
 from containernet_env.config.topologies import load_config
 from containernet_env.hosts.container import SyncTimes
 from containernet_env.hosts.counters import Pids
+from containernet_env.model.backends import ProfileKind
 from containernet_env.model.disruption import Disruption
 from containernet_env.model.findings import Capacity
 from containernet_env.model.load_result import LoadResult
@@ -342,7 +343,14 @@ class FakeTarget(Target):
 class Bench:
     """A matrix on fakes, the outcomes that it left (by ``leave``), and its events: kind and subject."""
 
-    def __init__(self, *scenarios: Scenario, stop: Stop | None = None, retries: int = 0) -> None:
+    def __init__(
+        self,
+        *scenarios: Scenario,
+        stop: Stop | None = None,
+        retries: int = 0,
+        profile: tuple[ProfileKind, ...] = (),
+        profile_member: str | None = None,
+    ) -> None:
         self.target: Any = FakeTarget()
         self.cluster, self.server, self.net = self.target.cluster, self.target.server, self.target.network
         self.progress = Notes()
@@ -358,15 +366,12 @@ class Bench:
             for index, scenario in enumerate(scenarios)
         ]
         self.probes: list[tuple[Probe, ScenarioOutcome]] = []
+        self.target.progress, self.target.stop, self.target.on_event = self.progress, self.stop, self._hear
+        options = PlanOptions(2, retry_invalid=retries, profile=profile, profile_member=profile_member)
+        self.target.plan = SimpleNamespace(scenarios=planned, dataset=Dataset(8, 256, 1000), options=options)
         self.matrix = Matrix(
             self.target,
-            planned,
-            Dataset(8, 256, 1000),
             lambda outcome: self.leave(outcome),
-            self.progress,
-            self.stop,
-            self._hear,
-            retries=retries,
             keep_probe=lambda probe, outcome: self.probes.append((probe, outcome)),
         )
 
@@ -457,6 +462,7 @@ class FakeTestbed(FakeTarget):
     def __init__(self, plan: Any, images: Any, progress: Any, **others: Any) -> None:
         super().__init__()
         self.plan, self.turned, self.rests = plan, list[Change](), 0
+        self.progress, self.stop, self.on_event = progress, others["stop"], others["on_event"]
         self.images: dict[str, str] = {}
         self.on_proof = others["on_proof"]
         self.ups = self.downs = 0
@@ -503,6 +509,7 @@ class FakeTestbed(FakeTarget):
         if self.failure is not None:
             raise RunError(self.failure)
         self.plan, self.reused, self.on_proof = plan, change.reused, on_proof
+        self.progress, self.on_event = progress, on_event
 
     def down(self) -> None:
         self.downs += 1

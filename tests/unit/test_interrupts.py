@@ -21,11 +21,10 @@ from containernet_env.base import clock
 from containernet_env.base.errors import Interrupted, RunError, text_of
 from containernet_env.base.work import Stop, stops_kept
 from containernet_env.cli.terminal import StopSignals, TerminalProgress
-from containernet_env.config.plan import PlannedScenario
 from containernet_env.hosts import netns
 from containernet_env.model.disruption import Disruption
 from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
+from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import Leadership
 from containernet_env.runs.matrix import Matrix
 from tests.simulated_time import World, chosen, struck_everywhere
@@ -187,9 +186,8 @@ def test_a_run_that_begins_with_a_slow_load_of_the_data_set_shows_its_progress()
     """`run --only 'read*'` where the load takes longer than one look: AssertionError in scenario_progress."""
     bench = Bench(read("r"))
     bench.server.answer(lambda: clock.sleep(1))
-    planned = [PlannedScenario(ScheduledScenario(read("r"), 1), True, 1.0)]
-    shown = TerminalProgress(Console(file=io.StringIO()))
-    Matrix(bench.target, planned, Dataset(8, 256, 1000), bench.outcomes.append, shown, Stop()).run()
+    bench.target.progress = TerminalProgress(Console(file=io.StringIO()))
+    Matrix(bench.target, bench.outcomes.append).run()
     assert [outcome.error for outcome in bench.outcomes] == [None]
 
 

@@ -39,7 +39,7 @@ class Watched(Bench):
 
     def __init__(self, *scenarios: Any, profiles: list[Profile] | None = None, member: str | None = None) -> None:
         self.used: Usage | None = USED
-        super().__init__(*scenarios)
+        super().__init__(*scenarios, profile=() if profiles is None else ("cpu", "allocs"), profile_member=member)
         self.life: list[str] = []
         self.files: dict[str, bytes] = {}
         self.told: list[tuple[str, str]] = []
@@ -55,9 +55,8 @@ class Watched(Bench):
             close=lambda: None if self.life[-1] == "close" else note("close"),  # idempotent
         )
         self.server.behave = lambda path, body: (note("load"), Answer(result_of(), None))[1]
-        kinds = () if profiles is None else ("cpu", "allocs")
-        choice = PlanOptions(2, profile=kinds, profile_member=member)
-        self.matrix._observer = Observer(self.target, self.progress, self.happened, sampler, choice, self.keep)
+        self.target.on_event = self.happened
+        self.matrix._observer = Observer(self.target, sampler, self.keep)
 
     def counted(self) -> StoreActivity:
         self.life.append("counted")

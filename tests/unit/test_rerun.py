@@ -146,7 +146,7 @@ def test_a_run_on_a_testbed_that_another_one_had_left_is_repeated_on_its_own(mad
     assert set(came) == {"nothing", "cluster;new-links"}
     for reused, before in came.items():
         directory, again = sweep.out.with_suffix(".runs") / before["RunId"], sweep.out.with_name(f"{reused}.csv")
-        differences = prepare_rerun(directory, again).repeats.differences
+        differences = prepare_rerun(directory, again)[1].differences
         told = [(reused in item.was, item.now, item.matters) for item in differences if item.name == "testbed"]
         assert told == [(True, "brought up anew", False)] * (reused != "nothing")
         rerun(directory, again)
@@ -155,13 +155,13 @@ def test_a_run_on_a_testbed_that_another_one_had_left_is_repeated_on_its_own(mad
 
 
 def test_the_newest_run_of_a_file_is_repeated_and_its_rows_go_there(made: Beds, first: Path, tmp_path: Path) -> None:
-    assert prepare_rerun(tmp_path / "out.csv").repeats.run_id == first.name
-    assert prepare_rerun(first.parent).out == tmp_path / "out.csv"
+    assert prepare_rerun(tmp_path / "out.csv")[1].run_id == first.name
+    assert prepare_rerun(first.parent)[0].out == tmp_path / "out.csv"
     moved = tmp_path / "elsewhere" / "run"
     shutil.copytree(first, moved)
     with pytest.raises(UsageError, match=r"lies beside no results file.*\n  Name OUT"):
         prepare_rerun(moved)
-    assert prepare_rerun(moved, tmp_path / "new.csv").out == tmp_path / "new.csv"
+    assert prepare_rerun(moved, tmp_path / "new.csv")[0].out == tmp_path / "new.csv"
     for folder, out in (("out.runs", "out.csv"), ("out.txt-runs", "out.txt"), ("runs", None), ("-runs", None)):
         run = tmp_path / folder / "run-1"
         assert results_file_of(run, run) == (out and tmp_path / out)
@@ -224,7 +224,7 @@ def test_every_option_is_written_down_and_given_to_the_next_run(made: Beds, firs
     values |= {"port": 8080}  # of earlier manifests
     values |= {"congestion_control": "vegas", "rtt_tolerance": {"absolute_ns": 7, "ratio": 0.25}}
     edit(first, lambda value: value["flags"].update(values))
-    found = prepare_rerun(first, anyway=True)
+    found, _ = prepare_rerun(first, anyway=True)
     options = found.plan.options
     assert (options.links, options.congestion_control, options.repeat) == ("emulator", "vegas", 2)
     assert found.tolerance == Tolerance(7, 0.25)

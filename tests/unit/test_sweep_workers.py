@@ -233,7 +233,7 @@ def simulate(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch, *names
 
     monkeypatch.setattr(FakeTestbed, "__init__", made)
     # What this machine does meanwhile is no part of these tests.
-    monkeypatch.setattr(measure_module, "Observer", lambda bed, progress, tell, *_: Observer(bed, progress, tell))
+    monkeypatch.setattr(measure_module, "Observer", lambda bed, *_: Observer(bed))
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     monkeypatch.setattr(platform, "node", lambda: dask.here.name)
     monkeypatch.setattr(assets, "make", lambda: dask.here.folder)

@@ -419,7 +419,7 @@ def test_changed_limits_are_held_or_lifted_and_the_last_proof_stays(monkeypatch:
     assert [moment for moment, _ in made.gates] == ["before", "after"] and made.changed == {}
     assert [(proof.moment, proof.at_ns) for proof in proofs] == [("before", made.proofs[-1].at_ns)]
     bed = made.bed
-    assert (bed.gate.of, bed.reused, bed.loaded, bed.leader_at_start) == (2, "cluster;new-limits", True, "etcd2")
+    assert (bed.gate.of, bed.reused, bed.loaded, bed.led_at_start.leader) == (2, "cluster;new-limits", True, "etcd2")
     assert bed.plan is second and bed.capacity == capacity_of(second) != capacity_of(first)
     bed.prove_again("after")
     turned(made, replace(second, hosts=tuple(replace(host, cpus=None, cpu_quota_us=None) for host in second.hosts)))

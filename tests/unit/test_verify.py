@@ -77,8 +77,9 @@ class Store:
         self.gone = self.final = self.cut = False
         self.notes = Notes()
         cluster = SimpleNamespace(revision=lambda: 41, written=self.written, waits=NEAR)
-        target: Any = SimpleNamespace(cluster=cluster, server=SimpleNamespace(history=self.client), key_prefix="")
-        self.histories = Histories(target, self.notes, self.keep)
+        server = SimpleNamespace(history=self.client)
+        target: Any = SimpleNamespace(cluster=cluster, server=server, key_prefix="", progress=self.notes)
+        self.histories = Histories(target, self.keep)
 
     def keep(self, name: str, content: Any) -> None:
         self.kept[name] = b"".join(content)

@@ -22,7 +22,7 @@ from containernet_env.results.statistics import LEAST
 from containernet_env.runs import manifest
 from containernet_env.runs.external_access import require_consent
 from containernet_env.runs.keeper import RowsNotWrittenError, was_measured
-from containernet_env.runs.measure import carry_out
+from containernet_env.runs.measure import RunOrder, carry_out
 from containernet_env.runs.preflight import preflight
 from containernet_env.runs.prepare import lock_for, require_root
 from containernet_env.runs.progress import Silent
@@ -363,17 +363,9 @@ class Here:
         offset = out.stat().st_size if out.is_file() else 0
         error: RunError | None = None
         try:
-            file = carry_out(
-                course.plan,
-                out,
-                tolerance=terms.tolerance,
-                progress=course,
-                stop=stop,
-                command=terms.command,
-                in_sweep=True,
-                standing=standing,
-                yes_load_this_cluster=True,  # `Sweep.carry_out` has seen to it
-            ).file
+            # `Sweep.carry_out` has ensured the consent.
+            order = RunOrder(course.plan, out, terms.tolerance, terms.command, consent=True, standing=standing)
+            file = carry_out(order, course, stop).file
         except RowsNotWrittenError:
             raise
         except RunError as raised:

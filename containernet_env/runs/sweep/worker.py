@@ -44,9 +44,10 @@ from containernet_env.results.run_directory import runs_folder
 from containernet_env.runs import clean, version
 from containernet_env.runs.keeper import was_measured
 from containernet_env.runs.lock import RunLock
-from containernet_env.runs.measure import carry_out
+from containernet_env.runs.measure import RunOrder, carry_out
 from containernet_env.runs.prepare import on_this_machine, require_root
 from containernet_env.runs.progress import Silent
+from containernet_env.runs.testbed import Standing
 from containernet_env.setup import builds
 
 PORT = 8786
@@ -304,15 +305,9 @@ def measure(task: Task, send: Send, stop: Stop) -> Returned:
             folder.mkdir()
             out = folder / "out.csv"
             try:
-                carry_out(
-                    on_this_machine(task.config, task.scenario_set, task.options),
-                    out,
-                    tolerance=task.tolerance,
-                    progress=_Forwarded(out, send, returned.outcomes),
-                    stop=stop,
-                    command=task.command,
-                    in_sweep=True,
-                )
+                plan = on_this_machine(task.config, task.scenario_set, task.options)
+                order = RunOrder(plan, out, task.tolerance, task.command, standing=Standing())
+                carry_out(order, _Forwarded(out, send, returned.outcomes), stop)
             finally:
                 returned.rows, returned.directory = rows_after(out), Directory.beside(out)
     except Interrupted:
