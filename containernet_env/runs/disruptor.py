@@ -67,10 +67,6 @@ def at_once(links: Sequence[Call], signals: Sequence[Call], links_at_once: bool,
             call()
 
 
-Restart = Callable[[str, Callable[[], None], Broken], int]
-"""Restarts a killed member by its name; see ``Faults.restart``."""
-
-
 class Faults:
     """The actions on ``members``; those that take effect return when (CLOCK_MONOTONIC, ns). Raises ``RunError``.
 
@@ -86,7 +82,7 @@ class Faults:
         net: TestbedNetwork,
         hosts: Mapping[str, TestbedHost],
         links: Mapping[str, Link],
-        restart: Restart,
+        restart: Callable[[str, Callable[[], None], Broken], int],
         give_up: Callable[[str], None],
     ) -> None:
         self._net = net
@@ -277,7 +273,6 @@ class Disruptor:
             self._carry_out(self._timeline.pop(), start_ns + next_ns)
 
     def _carry_out(self, group: Sequence[Due], due_ns: int) -> None:
-        """Everything that is due at one moment."""
         acts = [self._act(due) for due in group]
         leader = self._leader(needed=any(act.cause == "event" and _by_leader(act.event) for act in acts))
         for act in acts:
@@ -350,8 +345,10 @@ class Disruptor:
         for act in acts:
             self._touched |= set(act.members)
             self._confirm(act)
-            if act.problems:
-                self._keep_in_force(act)
+            if act.problems and act.verb in ("thaw", "link_up"):  # it stays active, so that the end reverts it
+                self._struck[act.verb] |= set(act.members)
+            elif act.problems and act.verb == "heal":
+                self._parted[act.due.number, act.due.occurrence] = set(act.members)
             if act.times_ns and act.cause == "event" and self._start_ns is not None:
                 at_ns = max(act.times_ns) - self._start_ns
                 asked_ns = act.due.at_ns
@@ -422,13 +419,6 @@ class Disruptor:
                 except ContainernetEnvError as error:
                     act.problems.append(text_of(error))
 
-    def _keep_in_force(self, act: _Act) -> None:
-        """Record effects that could not be reverted as active, so that the end reverts them."""
-        if act.verb in ("thaw", "link_up"):
-            self._struck[act.verb] |= set(act.members)
-        elif act.verb == "heal":
-            self._parted[act.due.number, act.due.occurrence] = set(act.members)
-
     # --- starting members again --------------------------------------------------------------------------------
 
     def _begin_restart(self, act: _Act) -> None:
@@ -448,11 +438,7 @@ class Disruptor:
     def _restart(self, act: _Act) -> None:
         (name,) = act.members
         answered_ns = None
-
-        def restart() -> int:
-            return self._faults.restart(name, partial(self._put_back, name), self._given_up)
-
-        _kept(act, restart)
+        _kept(act, lambda: self._faults.restart(name, partial(self._put_back, name), self._given_up))
         if act.problems:
             self._why_down[name] = "; ".join(act.problems)
             self._struck["restart"].add(name)
@@ -507,7 +493,6 @@ class Disruptor:
         return problems
 
     def _note(self, act: _Act, leader: str | None, answered_ns: int | None = None) -> None:
-        """Store an executed action, and report it."""
         if act.verb == "restart" and act.members and answered_ns is None and not act.problems:
             return  # each of its members is noted when it answers
         at_ns = max(act.times_ns) if act.times_ns else None

@@ -16,7 +16,7 @@ from typing import Any
 
 from containernet_env.base import programs as life
 from containernet_env.base.errors import RunError, text_of
-from containernet_env.base.programs import LastWords, ending, last_words
+from containernet_env.base.programs import ending, last_words
 from containernet_env.base.work import Stop, persistently, side_by_side
 from containernet_env.config.plan import Plan
 from containernet_env.config.planning import keys_of
@@ -28,11 +28,11 @@ from containernet_env.runs import external_access
 from containernet_env.runs.external_access import (
     AGAIN_S,
     Record,
-    RemovalReport,
     cluster_of,
     connections_to,
     external_of,
     login_of,
+    removal_report,
     usable,
 )
 from containernet_env.runs.load import SERVER_ENTRY_POINT, BenchmarkServer
@@ -148,7 +148,7 @@ class ExternalTestbed(Target):
             count = sum(keys.count for keys in self._own.generated)
             return f"up to {count:,} keys stay under {self._own.prefix}, as configured"
         try:
-            removed = cluster.remove_keys(RemovalReport(self.progress.note))
+            removed = cluster.remove_keys(removal_report(self.progress.note))
         except Exception as error:
             raise RunError(
                 f"keys under {self._own.prefix} are left: {text_of(error)}\n"
@@ -174,7 +174,6 @@ class ExternalTestbed(Target):
 
 
 def _refused(reason: str | None, before: str = "") -> None:
-    """Raise ``RunError`` if there is a reason."""
     if reason is not None:
         raise RunError(before + reason)
 
@@ -201,14 +200,10 @@ class LocalServer:
 
     def __init__(self, programs: Path, folder: Path, external: External, password: str | None) -> None:
         self._programs = programs
-        self._folder = folder
+        self._folder, self._log = folder, folder / "server.log"
         self._external = external
         self._password = password
         self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def _log(self) -> Path:
-        return self._folder / "server.log"
 
     @property
     def request(self) -> dict[str, str]:
@@ -218,7 +213,6 @@ class LocalServer:
 
     @property
     def _files(self) -> dict[str, Path]:
-        """The user's files by kind."""
         tls = self._external.tls
         given = {} if tls is None else {"ca": tls.ca, "cert": tls.cert, "key": tls.key}
         found = {**given, "token": self._external.token_file}
@@ -257,10 +251,10 @@ class LocalServer:
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def ending(self, words: LastWords = last_words) -> str | None:
+    def ending(self) -> str | None:
         if self._process is None or self._process.poll() is None:
             return None
-        return ending(self._process.returncode, self.logs(), words)
+        return ending(self._process.returncode, self.logs(), last_words)
 
     def why_gone(self) -> str | None:
         """That it has ended, and how; None while it runs."""

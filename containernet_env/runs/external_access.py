@@ -12,7 +12,7 @@ import os
 import shutil
 import ssl
 from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -178,17 +178,17 @@ OnRun = Callable[[Record, str | None], None]
 """Receives each run that is found, and the result for a finished one; ``None`` for one that still runs."""
 
 
-class RemovalReport:
+def removal_report(say: Callable[[str], None]) -> Callable[[int], None]:
     """Reports how many keys have been removed so far, if that takes long; called from any thread, one at a time."""
+    next_s = clock.monotonic() + REPORT_EVERY_S
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._next_s = clock.monotonic() + REPORT_EVERY_S
+    def report(removed: int) -> None:
+        nonlocal next_s
+        if clock.monotonic() >= next_s:
+            next_s = clock.monotonic() + REPORT_EVERY_S
+            say(f"{removed:,} keys removed so far")
 
-    def __call__(self, removed: int) -> None:
-        if clock.monotonic() >= self._next_s:
-            self._next_s = clock.monotonic() + REPORT_EVERY_S
-            self._say(f"{removed:,} keys removed so far")
+    return report
 
 
 def home() -> Path:
@@ -297,33 +297,25 @@ def _remove(config: Config, record: Record, say: Callable[[str], None]) -> int:
             raise
     other = _by(there, replace(service, delete=named.delete, delete_codes=named.delete_codes))
     removed = _remove_by(other, own, say)
-    cluster = cluster_of(other, own)
-    try:
+    with closing(cluster_of(other, own)) as cluster:
         left = cluster.keys()
-    finally:
-        cluster.close()
     if left:
         raise RunError(f"{config.path} names another delete, after which they are still there")
     return removed
 
 
 def _remove_by(config: Config, own: OwnKeys, say: Callable[[str], None]) -> int:
-    cluster = cluster_of(config, own)
-    try:
-        return cluster.remove_keys(RemovalReport(say))
-    finally:
-        cluster.close()
+    with closing(cluster_of(config, own)) as cluster:
+        return cluster.remove_keys(removal_report(say))
 
 
 def _at(config: Config, urls: Collection[str]) -> Config:
-    """The same with those of its endpoints alone."""
     external = external_of(config)
     chosen = tuple(endpoint for endpoint in external.endpoints if external.url(endpoint) in urls)
     return replace(config, external=replace(external, endpoints=chosen))
 
 
 def _by(config: Config, service: HttpService) -> Config:
-    """The same with other requests."""
     return replace(config, store=replace(config.store, service=service))
 
 
@@ -332,11 +324,8 @@ def clean(config: Config, report: OnRun, say: Callable[[str], None]) -> list[Rec
 
     A service may have lost members for good: the others delete. Raises RunError if the cluster cannot be used.
     """
-    cluster = cluster_of(config, OwnKeys(external_of(config).prefix))
-    try:
+    with closing(cluster_of(config, OwnKeys(external_of(config).prefix))) as cluster:
         look = cluster.look(LOOK_TIMEOUT_S)
-    finally:
-        cluster.close()
     answering = [member.url for member in look.members if member.problem is None]
     if config.store.service is None or not answering:
         require_usable(look, config)

@@ -101,7 +101,6 @@ def request_of(
 
 
 def _key_fields(scenario: Scenario, prefix: str) -> dict[str, Any]:
-    """The fields that define the generated keys."""
     keys: dict[str, Any] = {"keySize": scenario.key_size}
     if scenario.key_space is not None:
         keys["keySpace"] = scenario.key_space
@@ -130,7 +129,8 @@ def _load_fields(load: Load) -> dict[str, Any]:
     for item in fields(Load):
         name, value = item.metadata.get("request"), getattr(load, item.name)
         if name is not None and value is not None:
-            body[name] = value / 1e9 if item.name.endswith("_ns") else _plain(value)
+            value = float(value) if isinstance(value, Decimal) else value
+            body[name] = value / 1e9 if item.name.endswith("_ns") else value
     if load.rate is not None:
         body["arrival"] = load.arrival
     if load.warmup.requests:
@@ -138,10 +138,6 @@ def _load_fields(load: Load) -> dict[str, Any]:
     if load.warmup.length_ns:
         body["warmupDuration"] = load.warmup.length_ns / 1e9
     return body
-
-
-def _plain(value: Any) -> Any:
-    return float(value) if isinstance(value, Decimal) else value
 
 
 SERVER_ENTRY_POINT = "benchmark-server"

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from containernet_env.base.clock import Moment
+from containernet_env.base.release import VERSION
 from containernet_env.config.plan import OPTIONS, Plan, PlanOptions, config_hash, plan_values
 from containernet_env.config.writer import scenarios_text, topology_text
 from containernet_env.model.findings import RULES
@@ -91,7 +92,7 @@ def flags_of(options: PlanOptions, tolerance: Tolerance | None) -> Flags:
 def program_facts() -> ProgramFacts:
     """This program."""
     return ProgramFacts(
-        version=version.version(),
+        version=VERSION,
         commit=version.commit(),
         dirty=version.dirty(),
         sources=version.source_hash(),

@@ -317,7 +317,7 @@ class _Run:
     def _describe(self, testbed: Target, number: int) -> None:
         """Record the created testbed, before the load."""
         plan, led, store_version = self._plan, testbed.led_at_start, testbed.cluster.version()
-        largest = plan.largest_member_rtt
+        largest, links = plan.largest_member_rtt, testbed.link_facts()
         self._clusters.append(
             ClusterRecord(
                 number=number,
@@ -329,7 +329,7 @@ class _Run:
         )
         self._manifest = self._manifest.model_copy(
             update={
-                "links": testbed.link_facts(),
+                "links": links,
                 "hosts": testbed.host_facts(),
                 "store": StoreFacts(
                     kind=plan.store.name,
@@ -354,7 +354,7 @@ class _Run:
             store_version=store_version,
             timing=plan.timing.values,
             congestion_control=None if plan.config.external else plan.options.congestion_control,
-            realtime=testbed.realtime,
+            realtime=links.link_emulator.get("realtime") if links and links.link_emulator else None,
             seed=plan.options.seed if testbed.links_kind == "emulator" else None,
             config_hash=self._manifest.config_hash,
             commit=version.commit_text(),

@@ -87,7 +87,6 @@ class NetworkProver:
         raise RunError(f"{spoiled}, {_PROOFS} times in a row: something else keeps this machine busy{seems}")
 
     def _measure(self, moment: GateMoment, hosts: Sequence[str], busy: str | None) -> Gate:
-        """Measure once."""
         try:
             if moment == "before":
                 self._check_emulator()

@@ -102,11 +102,6 @@ class Target(ABC):
         return None
 
     @property
-    def realtime(self) -> bool | None:
-        """Whether the link emulator got the real-time priority that it requested; ``None`` without a link emulator."""
-        return None
-
-    @property
     def member_timeout_s(self) -> float:
         """See ``stores.store.Timing``."""
         return self.plan.timing.member_timeout_s

@@ -163,7 +163,6 @@ class Testbed(Target):
         self.net.on_event(self._on_network_event)
 
     def _follow_plan(self) -> None:
-        """Set everything that follows from the plan and from the disks."""
         plan = self.plan
         self.leader_wanted, self.capacity = plan.config.etcd.leader, capacity_of(plan)
         medians_ns = {name: times.median_ns for name, times in self.sync.items()}
@@ -217,10 +216,6 @@ class Testbed(Target):
 
     def least_median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
         return self._floor.median_s(scenario, leader, living)
-
-    @property
-    def realtime(self) -> bool | None:
-        return self.net.link_backend_facts().get("realtime")
 
     def up(self) -> None:
         """Bring everything up; raises RunError at the first deviation from the plan."""
@@ -401,7 +396,6 @@ class Testbed(Target):
         return self.failure or "; ".join(ended) or None
 
     def _check(self) -> None:
-        """Raise RunError if the network is gone or a host has ended."""
         if (reason := self.gone()) is not None:
             raise RunError(reason)
 
@@ -466,9 +460,9 @@ class Testbed(Target):
             reason = text
         elif kind == "port_down" and self._is_of_living_host(text):
             reason = f"the network lost a host that lives: {text}"
-        failed_now = reason is not None and self._take_down_failure(reason)  # before it is reported: it may take time
+        is_first = reason is not None and self._take_down_failure(reason)  # before it is reported: it may take time
         self._event(kind, text)
-        if failed_now and reason is not None:
+        if is_first and reason is not None:
             self._event("testbed_failed", reason)
 
     def fail(self, reason: str) -> None:
@@ -477,7 +471,6 @@ class Testbed(Target):
             self._event("testbed_failed", reason)
 
     def _take_down_failure(self, reason: str) -> bool:
-        """Whether it is the first."""
         with self._failing:
             if self._failed.is_set():
                 return False

@@ -15,11 +15,6 @@ _DIRTY = "-dirty"
 _SHOWN_DIGITS = 12
 
 
-def version() -> str:
-    """The version, such as "0.1.0"."""
-    return VERSION
-
-
 def commit() -> str | None:
     """The commit (40 hex digits) that the program is at or was built from; None if that is not known."""
     described = _ours()
@@ -41,7 +36,7 @@ def commit_text() -> str | None:
 def text() -> str:
     """Both as users read them: "0.1.0 (commit 0123456789ab-dirty)", "0.1.0 (unknown commit)"."""
     name = commit_text()
-    return f"{version()} (commit {name})" if name else f"{version()} (unknown commit)"
+    return f"{VERSION} (commit {name})" if name else f"{VERSION} (unknown commit)"
 
 
 @cache

@@ -117,10 +117,10 @@ HELLO |= {f"{name}_reason": "" for name in (*GOT, "stamps")}
 )
 def test_what_the_emulator_did_not_get_is_told(bed: Any, missing: str, value: Any, reason: str, note: str) -> None:
     bed._prover._check_emulator()
-    assert bed.realtime is None and bed.progress.notes == [], "links of the kernel are nothing of an emulator"
+    assert bed.link_facts().link_emulator is None and bed.progress.notes == [], "links of the kernel"
     bed.net.hello = HELLO | ({missing: value, f"{missing}_reason": reason} if missing else {})
     bed._prover._check_emulator()
-    assert bed.realtime is (missing != "realtime")
+    assert bed.link_facts().link_emulator["realtime"] is (missing != "realtime")
     assert bed.progress.notes == [f"{note}: {reason}"] * bool(missing)
 
 

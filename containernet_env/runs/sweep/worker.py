@@ -31,6 +31,7 @@ from distributed.core import rpc
 
 from containernet_env.base import assets, clock
 from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, UsageError, text_of
+from containernet_env.base.release import VERSION
 from containernet_env.base.work import STOP_SIGNALS, Stop
 from containernet_env.config.plan import PlannedScenario, PlanOptions
 from containernet_env.config.scenarios import ScenarioSet
@@ -178,7 +179,7 @@ def facts() -> dict[str, str]:
     """
     dirty = version.dirty()
     return {
-        "program": version.version(),
+        "program": VERSION,
         "commit": (version.commit() or UNKNOWN)[:_DIGITS],
         "changed files": UNKNOWN if dirty is None else "yes" if dirty else "no",
         "sources": version.source_hash()[:_DIGITS],
