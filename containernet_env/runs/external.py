@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,8 +44,6 @@ from containernet_env.setup.commands import Ending, end, guarded
 from containernet_env.stores.external import ClusterLook, ExternalCluster, OwnKeys
 from containernet_env.stores.kinds import store_of
 
-UNSEEN = "external cluster: CPU, disks and network of its members are not observable"
-HOSTS_KIND = "external"
 _END_TIMEOUT_S = 10.0
 _SOCKET = "server.sock"
 # The server gives its client 5 s (endGrace in benchmark_image/internal/api/runner.go).
@@ -59,9 +58,9 @@ _RTT_TIMEOUT_S = 2.0
 class ExternalTestbed(Target):
     """Replaces ``runs.testbed.Testbed`` if the plan names endpoints."""
 
-    hosts_kind = HOSTS_KIND
+    hosts_kind = "external"
     links_kind = "external"
-    unseen: str | None = UNSEEN
+    unseen: str | None = "external cluster: CPU, disks and network of its members are not observable"
     consists_of = "the load and its keys"
 
     def __init__(
@@ -181,11 +180,9 @@ def _refused(reason: str | None, before: str = "") -> None:
 def _rtts_ns(connection: TcpConnection) -> list[int]:
     """RTTs to one endpoint; those until the first that fails."""
     found: list[int] = []
-    try:
+    with suppress(RunError):
         while len(found) < RTT_SAMPLES:
             found.append(connection.rtt_ns(_RTT_TIMEOUT_S))
-    except RunError:
-        pass
     return found
 
 

@@ -19,10 +19,9 @@ from containernet_env.base.units import describe_size
 from containernet_env.base.work import Stop
 from containernet_env.config.plan import Plan
 from containernet_env.config.planning import build_plan
-from containernet_env.config.scenarios import ScenarioSet, load_scenarios
+from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.containernet import engines
-from containernet_env.model.config import Config
 from containernet_env.network.rtt import Tolerance
 from containernet_env.results.files import CHECKSUMS, digest_of, reason
 from containernet_env.results.run_directory import (
@@ -233,8 +232,12 @@ def prepare_rerun(place: Path, out: Path | None = None, *, anyway: bool = False)
 
 
 def _plan(run: Path, was: Manifest) -> Plan:
-    """The plan of the run, with an id of its own. Raises ``ConfigError`` and ``UsageError``."""
-    config, scenario_set = _configured(run, was)
+    """The plan of the run, with an id of its own, under the names of the files that it was first read from."""
+    config, scenario_set = load_config(run / TOPOLOGY_INPUT), load_scenarios(run / SCENARIOS_INPUT)
+    files = PlanFiles.model_validate(was.plan)
+    config = replace(config, path=Path(files.config.path), sha256=files.config.sha256)
+    if (file := files.scenario_file) is not None:
+        scenario_set = replace(scenario_set, path=Path(file.path), sha256=file.sha256)
     listed, flags = was.plan.get("scenarios"), was.flags
     if not isinstance(listed, list) or len(listed) != flags.repeat * len(scenario_set.scenarios):
         raise UsageError(
@@ -243,17 +246,6 @@ def _plan(run: Path, was: Manifest) -> Plan:
             f"{len(scenario_set.scenarios)}\n  It was changed since the run wrote it."
         )
     return prepare(config, scenario_set, **flags.model_dump(exclude={"rtt_tolerance"}))
-
-
-def _configured(run: Path, was: Manifest) -> tuple[Config, ScenarioSet]:
-    """The configuration of the run, under the names of the files that it was first read from."""
-    plan = PlanFiles.model_validate(was.plan)
-    config, scenario_set = load_config(run / TOPOLOGY_INPUT), load_scenarios(run / SCENARIOS_INPUT)
-    config = replace(config, path=Path(plan.config.path), sha256=plan.config.sha256)
-    if plan.scenario_file is not None:
-        file = plan.scenario_file
-        scenario_set = replace(scenario_set, path=Path(file.path), sha256=file.sha256)
-    return config, scenario_set
 
 
 def _now(plan: Plan, was: Manifest, tolerance: Tolerance | None) -> Manifest:

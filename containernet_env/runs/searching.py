@@ -117,18 +117,17 @@ class Searching:
         self._why_over = why_over
         self._progress, self._on_event = target.progress, target.on_event
         self._keep_probe = keep_probe
-        self._probes: list[Probe] = []
-        self._outcomes: list[ScenarioOutcome] = []
+        self._measured: list[tuple[Probe, ScenarioOutcome]] = []
 
     def run(self) -> str | None:
         """Probe until the search ends; returns why it could not, if so. Exceptions of `measure` propagate."""
         while (step := self._course.next) is not None:
-            number = len(self._probes) + 1
+            number = len(self._measured) + 1
             probe = self._scheduled.scenario.probe(step.rate, self._seed(number))
             self._progress.probe_started(number, probe)
             scheduled = replace(self._scheduled, scenario=probe)
             self._measure(scheduled, partial(self._keep, step, scheduled.load_seed))
-            if (why := self._why_over(self._outcomes[-1])) is not None:
+            if (why := self._why_over(self._measured[-1][1])) is not None:
                 return why
         return None
 
@@ -141,10 +140,9 @@ class Searching:
     def _keep(self, step: Step, seed: int, outcome: ScenarioOutcome) -> None:
         measured_s = tuple(outcome.percentile_s(objective.percentile) for objective in self._search.objectives)
         judged = judge(self._search, outcome, measured_s)
-        number, seconds = len(self._probes) + 1, round(outcome.seconds, 3)
+        number, seconds = len(self._measured) + 1, round(outcome.seconds, 3)
         probe = Probe(number, step.purpose, step.rate, seconds, seed, *judged, measured_s)
-        self._probes.append(probe)
-        self._outcomes.append(outcome)
+        self._measured.append((probe, outcome))
         self._course.record(probe.verdict)
         self._keep_probe(probe, outcome)
         name, why = self._scheduled.scenario.name, f" ({probe.why})" if probe.why else ""
@@ -158,15 +156,16 @@ class Searching:
         summed up more than once.
         """
         seconds = (clock.monotonic_ns() - row.began_ns) / 1e9
-        result = result_of(self._search, self._course, self._probes, self._clients_short())
-        if not self._probes:
+        probes = [probe for probe, _ in self._measured]
+        result = result_of(self._search, self._course, probes, self._clients_short())
+        if not probes:
             return replace(row, search=result)
         low = None if self._course.low is None else self._course.rates[self._course.low]
-        lowest, places = min(probe.rate for probe in self._probes), range(len(self._probes))
-        at = [i for i in places if self._probes[i].rate == low and self._probes[i].purpose == "repeat"]
-        at = at or [i for i in places if self._probes[i].rate == lowest]
-        ordered = sorted(at, key=lambda place: excess(self._search, self._probes[place]))
-        chosen = self._outcomes[ordered[(len(ordered) - 1) // 2]]
+        lowest = min(probe.rate for probe in probes)
+        at = [pair for pair in self._measured if pair[0].rate == low and pair[0].purpose == "repeat"]
+        at = at or [pair for pair in self._measured if pair[0].rate == lowest]
+        ordered = sorted(at, key=lambda pair: excess(self._search, pair[0]))
+        _, chosen = ordered[(len(ordered) - 1) // 2]
         # If no rate was found, it is unknown which maximum the figures show.
         least, most = (None if rate is None else float(rate) for rate in (result.low_per_s, result.high_per_s))
         summary = Finding("search", "told" if result.end == "found" else "unknown", result.text, least, most)
@@ -187,15 +186,14 @@ class Searching:
         if high is None:
             return False
         rate = self._course.rates[high]
-        pairs = zip(self._probes, self._outcomes, strict=True)
-        loads = [outcome.load for probe, outcome in pairs if probe.rate == rate and probe.purpose == "repeat"]
+        repeats = [outcome for probe, outcome in self._measured if probe.rate == rate and probe.purpose == "repeat"]
         return all(
-            load is not None
+            (load := outcome.load) is not None
             and load.schedule is not None
             and load.schedule.clients_short
             and all(
                 (service_s := load.service_time_s.get(item.percentile)) is not None and service_s * 1e9 <= item.limit_ns
                 for item in self._search.objectives
             )
-            for load in loads
+            for outcome in repeats
         )
