@@ -15,7 +15,7 @@ from containernet_env.model.load_result import LoadResult
 from containernet_env.model.proof import NetworkProof
 from containernet_env.model.usage import LATE_NS, Consumption, Leadership, LinkStatistics, StoreActivity, Usage
 
-Effect = Literal["told", "unknown", "invalid"]
+Effect = Literal["info", "unknown", "invalid"]
 """The effect on the figures of its row: none (reported only), unknown, or the figures are not the store's."""
 
 Kind = str
@@ -110,11 +110,11 @@ def load_findings(load: LoadResult | None) -> Iterator[Finding]:
         parts.append(f"{schedule.unsent:,} were never sent")
     if schedule.clients_short:
         parts.append("all clients were busy")
-    yield Finding("fell_behind", "told", "; ".join(parts), schedule.late + schedule.unsent, 0)
+    yield Finding("fell_behind", "info", "; ".join(parts), schedule.late + schedule.unsent, 0)
     if schedule.generator_late:
         late = schedule.generator_late
         text = f"the generator itself was too slow for {late:,} requests: their figures are not the store's"
-        effect: Effect = "invalid" if late > LATE_SHARE * load.requests else "told"
+        effect: Effect = "invalid" if late > LATE_SHARE * load.requests else "info"
         yield Finding("generator_late", effect, text, late, 0)
 
 
@@ -126,7 +126,7 @@ def floor_findings(load: LoadResult | None, floor_s: float | None) -> Iterator[F
     if below_s > most_s:
         text = f"the median, {load.median_s * 1e3:.2f} ms, is {below_s * 1e3:.2f} ms below the floor: "
         text += "the disks are faster than before the run, or requests waited for less than the floor has"
-        yield Finding("below_floor", "told", text, below_s, most_s)
+        yield Finding("below_floor", "info", text, below_s, most_s)
 
 
 def _pauses(load: LoadResult) -> Iterator[Finding]:
@@ -167,7 +167,7 @@ def network_findings(
     for subject, frames, text in network.own_losses():
         # Ports and links of a member are called by it: etcd1-eth0, etcd1-s1.
         explained = subject.rpartition("-")[0] in killed
-        yield Finding("frames_lost", "told" if explained else "invalid", text, frames, 0, subject)
+        yield Finding("frames_lost", "info" if explained else "invalid", text, frames, 0, subject)
 
 
 def event_findings(done: Disruptions | None) -> Iterator[Finding]:
@@ -175,7 +175,7 @@ def event_findings(done: Disruptions | None) -> Iterator[Finding]:
     if done is None:
         return
     if done.text:
-        yield Finding("event", "told", f"as configured: {done.text}", sum(item.strikes for item in done.executed), 0)
+        yield Finding("event", "info", f"as configured: {done.text}", sum(item.strikes for item in done.executed), 0)
     for item in done.missed:
         what = "did not happen" if item.at_ns is None else "did not happen as configured"
         which = "a configured event" if item.cause == "event" else "the end of a configured event"
@@ -217,7 +217,7 @@ def member_findings(
             stopped_s = throttled_s.get(name, 0.0)
             throttled = stopped_s >= max(silence_s / 2, SILENCE_THROTTLED_SHARE * lasted_s)
             explained = name in stopped or throttled
-            effect: Effect = "told" if explained else "invalid"
+            effect: Effect = "info" if explained else "invalid"
             text = f"{name} answered nothing for {silence_s:.1f} s; "
             if timeout_s <= SILENCE_MAX_S:
                 text += f"others take a member for gone after {timeout_s:g} s"
@@ -232,7 +232,7 @@ def death_findings(deaths: Mapping[str, str]) -> Iterator[Finding]:
     If its own memory limit has ended a member, the death follows from the configuration.
     """
     for name, reason in deaths.items():
-        yield Finding("member_died", "told" if is_by_own_limit(reason) else "invalid", reason, subject=name)
+        yield Finding("member_died", "info" if is_by_own_limit(reason) else "invalid", reason, subject=name)
 
 
 def leader_findings(
@@ -251,7 +251,7 @@ def leader_findings(
         yield Finding("leader_changed", "unknown", text, None, 0)
         return
     explained = explained or is_by_own_limit(deaths.get(before.leader, ""))
-    effect: Effect = "told" if explained else "invalid"
+    effect: Effect = "info" if explained else "invalid"
     text = f"{before.leader} led at the start (term {before.term}), "
     if after is None:
         yield Finding("leader_changed", effect, f"{text}no leader that a majority names at the end", None, 0)
@@ -287,7 +287,7 @@ def machine_findings(usage: Usage | None, load: LoadResult | None, capacity: Cap
     if usage is None or usage.window_ns <= 0:
         return
     for name, member in usage.used.members.items():
-        yield from _throttled(name, member, usage.window_ns, "member_throttled", "told")
+        yield from _throttled(name, member, usage.window_ns, "member_throttled", "info")
     yield from _waited(usage)
     yield from _throttled("the client's host", usage.used.client, usage.window_ns, "client_throttled", "invalid")
     yield from _throttled("the link emulator", usage.used.links, usage.window_ns, "links_throttled", "invalid")
@@ -309,7 +309,7 @@ def store_findings(store: StoreActivity | None) -> Iterator[Finding]:
         if syncs is not None and syncs.buckets and (syncs.p99_at_most_s or math.inf) > SLOW_SYNC_S:
             took = f"up to {syncs.p99_at_most_s * 1e3:.0f} ms" if syncs.p99_at_most_s else "longer than it counts"
             text = f"{name} waited for its disk: the 99th percentile of the writes of its log was {took}"
-            yield Finding("slow_disk", "told", text, syncs.p99_at_most_s, SLOW_SYNC_S, name)
+            yield Finding("slow_disk", "info", text, syncs.p99_at_most_s, SLOW_SYNC_S, name)
 
 
 def _generator_findings(load: LoadResult) -> Iterator[Finding]:
@@ -385,7 +385,7 @@ def _machine_load(usage: Usage, capacity: Capacity) -> Iterator[Finding]:
     cores = f"this machine's {shared} cores were" if shared > 1 else "the one core beside the link emulator's was"
     text = f"{cores} busy for {busy:.0%} of the time"
     text += "" if explained else ": hosts had less CPU time than they are configured to have"
-    yield from _above("machine_full", busy, FULL_SHARE, text, effect="told" if explained else "invalid")
+    yield from _above("machine_full", busy, FULL_SHARE, text, effect="info" if explained else "invalid")
 
 
 Valid = Literal["yes", "no", "unknown"]
@@ -395,7 +395,7 @@ State = Literal["valid", "not valid", "of unknown validity", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A kind of finding. ``effects``: told, unknown or invalid, the first one if nothing else applies.
+    """A kind of finding. ``effects``: info, unknown or invalid, the first one if nothing else applies.
 
     ``value`` describes the compared value, with its unit, ``threshold`` its limit, ``reason`` the reason of that limit.
     If it can make figures not valid, ``words`` names it to users and ``helps`` lists general remedies; empty if none is
@@ -422,13 +422,13 @@ _machine = partial(Rule, of_machine=True)
 
 RULES: Mapping[Kind, Rule] = {
     "fell_behind": Rule(
-        ("told",),
+        ("info",),
         "requests that an open loop started late, or never",
         "0",
         "response times count from the intended start",
     ),
     "generator_late": _machine(
-        ("told", "invalid"),
+        ("info", "invalid"),
         "requests that the generator itself started more than 10 ms late",
         "0; not valid above 1 of 2,000",
         "half of what is above the 99.9th percentile is then the generator's",
@@ -477,7 +477,7 @@ RULES: Mapping[Kind, Rule] = {
         helps=_LOAD,
     ),
     "frames_lost": _machine(
-        ("told", "invalid"),
+        ("info", "invalid"),
         "frames that the emulator or a host's network stack lost",
         "0",
         "TCP waits 200 ms for some; valid where a configured event killed the member",
@@ -501,7 +501,7 @@ RULES: Mapping[Kind, Rule] = {
         helps=_ALONE,
     ),
     "member_throttled": Rule(
-        ("told",),
+        ("info",),
         "share of the time for which a member's own CPU limit stopped it",
         "1 %",
         "that is what was configured",
@@ -515,7 +515,7 @@ RULES: Mapping[Kind, Rule] = {
         helps=_LIMITS,
     ),
     "slow_disk": Rule(
-        ("told",),
+        ("info",),
         "s, 99th percentile of how long a member's log took to reach its disk: the upper end of its bucket",
         "16 ms",
         "it is true of the member; etcd's FAQ advises less than 10 ms, and buckets end at 8 and 16 ms",
@@ -577,7 +577,7 @@ RULES: Mapping[Kind, Rule] = {
         helps=_ALONE,
     ),
     "machine_full": _machine(
-        ("told", "invalid"),
+        ("info", "invalid"),
         "share of the time for which the machine's cores were busy, without one that is kept for the link emulator",
         "95 %",
         "valid where all limits together fit into the machine and other programs took at most a tenth of it",
@@ -585,21 +585,21 @@ RULES: Mapping[Kind, Rule] = {
         helps=_LIMITS,
     ),
     "member_died": Rule(
-        ("told", "invalid"),
+        ("info", "invalid"),
         "-",
         "-",
         "the cluster is smaller than what was configured; valid where its own memory limit ended it",
         words="a member ended",
     ),
     "member_silent": Rule(
-        ("told", "invalid"),
+        ("info", "invalid"),
         "ns in which a living member answered nothing, on a connection that crosses no emulated link",
         "its election timeout, at most 2 s",
         "valid where its CPU limit (half of that, a tenth of the scenario) or a configured event explains it",
         words="a member did not answer",
     ),
     "leader_changed": Rule(
-        ("told", "unknown", "invalid"),
+        ("info", "unknown", "invalid"),
         "elections between the start and the end of the scenario",
         "0",
         "valid where its memory limit or configured events (events.md) explain it, unknown where the first leader is",
@@ -637,20 +637,20 @@ RULES: Mapping[Kind, Rule] = {
         words="the load ended early",
     ),
     "below_floor": Rule(
-        ("told",),
+        ("info",),
         "s by which the median is below the floor",
         "a tenth of the floor, at least 0.3 ms",
         "the floor is not the least that is possible there",
     ),
     "search": Rule(
-        ("told", "unknown"),
+        ("info", "unknown"),
         "requests/s at which the objective of a search held in all repeats",
         "requests/s above it at which it held in none",
         "valid where both are known; else a higher rate may hold",
         words="the search is not certain of its rate",
         helps=("a wider range of rates", "more repeats"),
     ),
-    "event": Rule(("told",), "events that were carried out on members and links", "0", "they are what was configured"),
+    "event": Rule(("info",), "events that were carried out on members and links", "0", "they are what was configured"),
     "unseen": Rule(
         ("unknown",),
         "-",
@@ -680,7 +680,7 @@ class Verdict:
 
 def verdict(findings: Iterable[Finding]) -> Verdict:
     """The verdict on figures with these findings."""
-    by_effect: dict[Effect, dict[Kind, None]] = {"invalid": {}, "unknown": {}, "told": {}}
+    by_effect: dict[Effect, dict[Kind, None]] = {"invalid": {}, "unknown": {}, "info": {}}
     for finding in findings:
         by_effect[finding.effect][finding.kind] = None
     invalid, unknown = by_effect["invalid"], by_effect["unknown"]
@@ -725,7 +725,7 @@ def counts(valid: object, reasons: object) -> bool:
 def as_markdown() -> str:
     """The table of rules for docs/fidelity.md."""
     lines = ["| finding | the row is then | compared | threshold | because |", "| --- | --- | --- | --- | --- |"]
-    names = {"told": "valid", "unknown": "unknown", "invalid": "not valid"}
+    names = {"info": "valid", "unknown": "unknown", "invalid": "not valid"}
     for kind, rule in RULES.items():
         effect = " or ".join(names[effect] for effect in rule.effects)
         lines.append(f"| `{kind}` | {effect} | {rule.value} | {rule.threshold} | {rule.reason} |")

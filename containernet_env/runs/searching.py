@@ -168,7 +168,7 @@ class Searching:
         _, chosen = ordered[(len(ordered) - 1) // 2]
         # If no rate was found, it is unknown which maximum the figures show.
         least, most = (None if rate is None else float(rate) for rate in (result.low_per_s, result.high_per_s))
-        summary = Finding("search", "told" if result.end == "found" else "unknown", result.text, least, most)
+        summary = Finding("search", "info" if result.end == "found" else "unknown", result.text, least, most)
         return replace(
             chosen,
             scheduled=row.scheduled,

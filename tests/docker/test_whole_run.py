@@ -214,7 +214,7 @@ def test_a_killed_leader_comes_back_on_its_data_and_is_no_failure(whole: Whole) 
     assert restart["answered_ns"] > restart["at_ns"] > kill["at_ns"]
     assert not {"member_died", "leader_changed", "event_missed", "frames_lost"} & set(row["Reasons"].split(";"))
     effects = {found["kind"]: found["effect"] for found in line["findings"]}
-    assert effects["event"] == effects["leader_changed"] == "told"
+    assert effects["event"] == effects["leader_changed"] == "info"
     assert int(row["TermAtEnd"]) > int(row["TermAtStart"])
     # A member without its data would have failed: the others have it in their log as one that has some.
     assert line["load"]["ok"] > 0 and set(line["store"]["members"]) == {"etcd1", "etcd2", "etcd3"}

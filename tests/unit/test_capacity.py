@@ -216,7 +216,7 @@ def test_how_much_data_a_request_or_its_answer_has_and_its_kind() -> None:
 
 
 FULL: tuple[Kind, ...] = ("machine_full", "generator_waited", "member_waited", "link_lateness")
-THROTTLED = replace(outcome(), findings=(Finding("member_throttled", "told", "etcd1"),))
+THROTTLED = replace(outcome(), findings=(Finding("member_throttled", "info", "etcd1"),))
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_a_run_weighs_its_own_costs_and_those_that_are_kept(tmp_path: Path, monk
 
 
 def test_every_reason_has_words() -> None:
-    assert all(bool(rule.words) == (set(rule.effects) != {"told"}) for rule in RULES.values())
+    assert all(bool(rule.words) == (set(rule.effects) != {"info"}) for rule in RULES.values())
     assert reasons_text("machine_full;of another version") == "all cores were busy, of another version"
 
 

@@ -86,7 +86,7 @@ def every_figure() -> ScenarioOutcome:
     )
     network = {"links": {}, "ports": {}, "stamps": "read", "lateness": {"count": 9, "p99_ns": 20_300}}
     led: dict[str, Any] = {"leader": "etcd1>etcd3", "leader_at_start": "etcd1", "term_at_start": 4, "term_at_end": 6}
-    found: dict[Kind, Effect] = {"few_answers": "unknown", "links_paused": "invalid", "fell_behind": "told"}
+    found: dict[Kind, Effect] = {"few_answers": "unknown", "links_paused": "invalid", "fell_behind": "info"}
     return ScenarioOutcome(
         ScheduledScenario(scenario, 3, "5ce7a810", attempt=2),
         "2026-01-01T00:00:00.000Z",

@@ -54,9 +54,9 @@ LOST_TWICE: list[tuple[Kind, Effect]] = [("frames_lost", "invalid")] * 2
     ("findings", "expected"),
     [
         ([], Verdict("yes")),
-        ([("fell_behind", "told")], Verdict("yes")),
+        ([("fell_behind", "info")], Verdict("yes")),
         ([("few_answers", "unknown")], Verdict("unknown", ("few_answers",))),
-        ([("links_paused", "invalid"), ("fell_behind", "told")], Verdict("no", ("links_paused",))),
+        ([("links_paused", "invalid"), ("fell_behind", "info")], Verdict("no", ("links_paused",))),
         ([("few_answers", "unknown"), *LOST_TWICE], Verdict("no", ("frames_lost", "few_answers"))),
         ([("counters", "unknown"), ("counters", "invalid")], Verdict("no", ("counters",))),
     ],
@@ -92,7 +92,7 @@ def test_what_was_not_measured_has_no_findings() -> None:
 def test_a_median_below_its_floor_is_told(median_s: float | None, floor_s: float | None, below_s: float | None) -> None:
     result = replace(LoadResult.from_json(closed_loop()), percentiles_s={} if median_s is None else {"50": median_s})
     found = [(item.kind, item.effect, item.value) for item in floor_findings(result, floor_s)]
-    assert found == ([] if below_s is None else [("below_floor", "told", pytest.approx(below_s))])
+    assert found == ([] if below_s is None else [("below_floor", "info", pytest.approx(below_s))])
 
 
 # --- the machine ------------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def of_machine(changes: Any = None, capacity: Capacity = TWO_CORES) -> list[Find
         ({"client": cores(0.1)}, TWO_CORES, []),  # nobody counts it
         ({"members": {"etcd2": cores(0.4, run_delay_ns=5 * S)}}, TWO_CORES, []),
         ({"members": {"etcd2": cores(0.4, run_delay_ns=5 * S + 1)}}, TWO_CORES, [("member_waited", "invalid")]),
-        ({"members": {"etcd2": WAITED}}, TWO_CORES, [("member_throttled", "told")]),  # which the wait has in it
+        ({"members": {"etcd2": WAITED}}, TWO_CORES, [("member_throttled", "info")]),  # which the wait has in it
         ({"links": cores(0.2, throttled_ns=WINDOW_NS // 100)}, TWO_CORES, []),
         ({"links": cores(0.2, throttled_ns=WINDOW_NS // 100 + 1)}, TWO_CORES, [("links_throttled", "invalid")]),
         ({"links": cores(0.9), "machine": cores(1.4)}, TWO_CORES, []),
@@ -149,7 +149,7 @@ def of_machine(changes: Any = None, capacity: Capacity = TWO_CORES) -> list[Find
         ({"machine": Consumption()}, TWO_CORES, []),
         ({"driver": Consumption(), "machine": cores(0.9)}, TWO_CORES, []),  # what is not known is nobody's fault
         # A full machine is as configured where all limits fit into it, unless somebody else fills it, in system time.
-        (FULL, Capacity(2, 2.0), [("machine_full", "told")]),
+        (FULL, Capacity(2, 2.0), [("machine_full", "info")]),
         (FULL, Capacity(2, 2.1), [("machine_full", "invalid")]),
         (FULL, TWO_CORES, [("machine_full", "invalid")]),
         ({"machine": cores(2.0, user_ns=7 * S)}, Capacity(2, 2.0), [("machine_full", "invalid")]),
@@ -202,8 +202,8 @@ SHORT = {"total_s": 10.0, "pauses": 10, "paused_s": 0.6, "pause_s": 0.06}
         ({"ok": 20}, []),
         ({"reason": "cancelled", "ok": 19}, [("cut_short", "unknown", None), ("few_answers", "unknown", 19)]),
         # A few late requests of many do not make the figures the generator's.
-        *((late(n), [("fell_behind", "told", n), ("generator_late", "told", n)]) for n in (1, 10)),
-        (late(11), [("fell_behind", "told", 11), ("generator_late", "invalid", 11)]),
+        *((late(n), [("fell_behind", "info", n), ("generator_late", "info", n)]) for n in (1, 10)),
+        (late(11), [("fell_behind", "info", 11), ("generator_late", "invalid", 11)]),
         # The client stopped for 3 s in a closed loop, ten times for 150 ms, ten times for 60 ms: 'no errors'.
         ({"pause_s": 0.1}, []),
         ({"pause_s": 0.101}, [("generator_paused", "invalid", 101_000_000)]),
@@ -244,7 +244,7 @@ def test_a_load_is_judged_at_its_thresholds(load: dict[str, Any], expected: Any)
 def test_a_slow_disk_is_told_by_the_bucket_of_the_99th_percentile(buckets: Any, told: list[float | None]) -> None:
     member = MemberActivity(log_syncs=Durations.of(1.0, buckets))
     found = store_findings(StoreActivity({"etcd1": member, "etcd2": MemberActivity()}))
-    wanted = [("slow_disk", value, "told", "etcd1") for value in told]
+    wanted = [("slow_disk", value, "info", "etcd1") for value in told]
     assert [(item.kind, item.value, item.effect, item.subject) for item in found] == wanted
 
 
@@ -254,12 +254,12 @@ def test_a_slow_disk_is_told_by_the_bucket_of_the_99th_percentile(buckets: Any, 
         (1.0, 1.0, 0.0, 3.0, None),
         (1.001, 1.0, 0.0, 3.0, "invalid"),
         (2.001, 50.0, 0.0, 3.0, "invalid"),  # no longer than 2 s, however long the election timeout is
-        (1.8, 1.0, 0.9, 3.0, "told"),  # its own limit explains half of it
+        (1.8, 1.0, 0.9, 3.0, "info"),  # its own limit explains half of it
         (1.8, 1.0, 0.89, 3.0, "invalid"),
         # 0.95 s of being throttled, all over 300 s, excused that a member was frozen for 1.8 s.
-        (3.04, 1.0, 1.52, 10.0, "told"),
+        (3.04, 1.0, 1.52, 10.0, "info"),
         (3.04, 1.0, 1.52, 16.0, "invalid"),
-        (3.04, 1.0, 30.0, 300.0, "told"),
+        (3.04, 1.0, 30.0, 300.0, "info"),
     ],
 )
 def test_a_member_may_be_silent_for_an_election_timeout(

@@ -540,7 +540,7 @@ def test_a_configured_kill_is_no_failure_and_the_member_is_back_for_the_next_sce
     assert first.disruptions is not None
     assert second.disruptions is None
     effects = {finding.kind: finding.effect for finding in first.findings}
-    assert effects["leader_changed"] == effects["event"] == "told"
+    assert effects["leader_changed"] == effects["event"] == "info"
     assert "member_died" not in effects
     row = bench.rows()[0]
     assert (row["Error"], row["Errors"], row["Leader"]) == ("-", "40", "etcd1>etcd2")
@@ -617,7 +617,7 @@ def test_an_interrupted_run_undoes_what_is_in_force_and_what_stays_ends_the_matr
     assert bench.run()[0] == "nothing here can carry out its events"
 
 
-@pytest.mark.parametrize(("verb", "effect"), [("kill", "told"), ("freeze", "invalid")])
+@pytest.mark.parametrize(("verb", "effect"), [("kill", "info"), ("freeze", "invalid")])
 def test_frames_that_a_killed_member_did_not_take_are_explained(verb: Any, effect: str) -> None:
     bench = bench_of(replace(KILL, verb=verb))
     bench.net.seen["ports"] = {"etcd1-eth0": {"tap_drops": {"receive": 1}}}

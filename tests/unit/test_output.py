@@ -31,11 +31,11 @@ from tests.unit.fakes import write
         ([], False, "0 rows in OUT: none;", 0, 0),
         # Exit 0, '4 rows in OUT, no errors', and no file.
         ([], True, "0 rows in OUT.rescued (OUT was lost during the run): none;", 1, 1),
-        (["told"], False, "1 row in OUT: 1 valid;", 0, 0),
+        (["info"], False, "1 row in OUT: 1 valid;", 0, 0),
         (["unknown"], False, "1 row in OUT: 1 of unknown validity;", 0, 1),
         (["invalid"], False, "1 row in OUT: 1 not valid;", 0, 1),
         # Attempts at one scenario: with --strict, a valid one after an invalid one was a failure.
-        (["invalid", "unknown", "told"], False, "3 rows in OUT: 1 valid, 1 not valid, 1 of unknown validity;", 0, 0),
+        (["invalid", "unknown", "info"], False, "3 rows in OUT: 1 valid, 1 not valid, 1 of unknown validity;", 0, 0),
         (["invalid", "unknown"], False, "2 rows in OUT: 1 not valid, 1 of unknown validity;", 0, 1),
     ],
 )

@@ -118,7 +118,7 @@ def table(*outcomes: ScenarioOutcome, width: int = 200) -> str:
     return output.getvalue()
 
 
-@pytest.mark.parametrize(("effect", "words"), [("told", ""), ("unknown", "VALID? unknown"), ("invalid", "NOT VALID")])
+@pytest.mark.parametrize(("effect", "words"), [("info", ""), ("unknown", "VALID? unknown"), ("invalid", "NOT VALID")])
 def test_a_row_that_is_not_valid_is_marked_in_its_line_and_in_the_table(
     monkeypatch: pytest.MonkeyPatch, effect: Effect, words: str
 ) -> None:

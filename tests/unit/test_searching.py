@@ -119,7 +119,7 @@ def test_a_search_leaves_one_row_with_the_rate_its_interval_and_the_figures_of_a
     assert {other[name] for name in row if name.startswith("Search")} == {"-"}
     (finding,) = [item for item in bench.outcomes[0].findings if item.kind == "search"]
     assert finding.text.startswith(f"p99<=50ms: holds up to {low:,.0f}/s (6 of 6), not at {high:,.0f}/s (0 of 6: p99 ")
-    assert (finding.effect, finding.value, finding.threshold) == ("told", low, high)
+    assert (finding.effect, finding.value, finding.threshold) == ("info", low, high)
 
 
 def test_each_probe_is_a_load_of_its_own_and_is_kept_whole() -> None:

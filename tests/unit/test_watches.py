@@ -70,7 +70,7 @@ def test_a_watch_that_never_ran_leaves_no_descriptor_open(fails: str, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("memory", "effect"), [(256 * 2**20, "told"), (None, "invalid")], ids=["own limit", "the machine's memory"]
+    ("memory", "effect"), [(256 * 2**20, "info"), (None, "invalid")], ids=["own limit", "the machine's memory"]
 )
 def test_a_member_that_its_own_memory_limit_ended_is_what_was_configured(memory: int | None, effect: str) -> None:
     state = ExitState(137, oom_killed=True)
@@ -94,8 +94,8 @@ OOM = " ended: OOM-killed (memory limit 64 MiB)"
         (Leadership("etcd1", 2), Leadership("etcd1", 2), {}, None),
         (Leadership("etcd1", 2), Leadership("etcd2", 3), {}, "invalid"),
         (Leadership("etcd1", 2), None, {}, "invalid"),
-        (Leadership("etcd1", 2), Leadership("etcd2", 3), {"etcd1": f"etcd1{OOM}"}, "told"),
-        (Leadership("etcd1", 2), None, {"etcd1": f"etcd1{OOM}"}, "told"),
+        (Leadership("etcd1", 2), Leadership("etcd2", 3), {"etcd1": f"etcd1{OOM}"}, "info"),
+        (Leadership("etcd1", 2), None, {"etcd1": f"etcd1{OOM}"}, "info"),
         (Leadership("etcd1", 2), Leadership("etcd2", 3), {"etcd3": f"etcd3{OOM}"}, "invalid"),
         (Leadership("etcd1", 2), Leadership("etcd2", 3), {"etcd1": "etcd1 ended: killed by SIGKILL"}, "invalid"),
         (None, Leadership("etcd2", 3), {}, "unknown"),
