@@ -78,10 +78,9 @@ class _Reader:
         if isinstance(form, type):
             return self._read_object(form, value, at)
         try:
-            return self._folder / form.parse(value) if form is PATH else form.parse(value)
-        except ValueError as error:
-            hint = "" if form.near is None else hints.advice(value, form.near(value), form.parse)
-            self._refuse(at, f"{error}{hint}", form.form)
+            return self._folder / form.read(value) if form is PATH else form.read(value)
+        except Refused as refused:
+            self.findings.append(_finding(at, refused))
             return _BAD
 
     def _refuse(self, at: Location, message: str, allowed: str, got: str | None = None, at_key: bool = False) -> None:

@@ -17,7 +17,6 @@ from containernet_env.model.kinds import Chosen, Form, Kind, Listed, Refused, Se
 from containernet_env.model.names import nearest
 from containernet_env.stores.http_service import PLACES, filled_in
 from containernet_env.stores.kinds import KINDS
-from containernet_env.stores.store import Flag
 
 HTTP = "http"
 _BINARY = "the program of yours that its members run, of kinds that need one"
@@ -185,11 +184,11 @@ def _refused_binary(raw: RawStore | RawProgram) -> Iterator[Refused]:
             yield Refused(str(error), ALLOWED, "binary")
 
 
-def _refused(flag: Flag, value: object, *place: str) -> Iterator[Refused]:
+def _refused(kind: Kind, value: object, *place: str) -> Iterator[Refused]:
     try:
-        flag.parse(value)
-    except ValueError as error:
-        yield Refused(str(error), flag.allowed, place)
+        kind.read(value)
+    except Refused as refused:
+        yield Refused(refused.message, refused.allowed, place)
 
 
 @section
@@ -216,7 +215,9 @@ _FLAGS = kinds.mapping(
     "an object of flags, each with its value",
     {
         "properties": {
-            name: {"description": flag.allowed} for kind in KINDS.values() for name, flag in kind.flags.items()
+            name: {"description": flag.form, **flag.schema}
+            for kind in KINDS.values()
+            for name, flag in kind.flags.items()
         },
         "additionalProperties": False,
     },
@@ -253,7 +254,7 @@ class RawStore(Section):
             wrong = [*_refused(kind.flags[name], value, "flags", name)]
             yield from wrong
             if not wrong:
-                good[name] = kind.flags[name].parse(value)
+                good[name] = kind.flags[name].canonical(value)
         if len(good) == len(self.flags or {}) and (clash := kind.clash(good)) is not None:
             name, message, allowed = clash
             yield Refused(message, allowed, ("flags", name))
@@ -288,5 +289,5 @@ def store_choice(raw: StoreValue) -> StoreChoice:
         return StoreChoice(raw.kind, binary=read_program(raw.binary), service=raw.service)
     kind = KINDS[raw.kind]
     version = None if raw.version is None else str(kind.versions.parse(raw.version))
-    flags = tuple((name, kind.flags[name].parse(value)) for name, value in sorted((raw.flags or {}).items()))
+    flags = tuple((name, kind.flags[name].canonical(value)) for name, value in sorted((raw.flags or {}).items()))
     return StoreChoice(raw.kind, version, flags, None if raw.binary is None else read_program(raw.binary))

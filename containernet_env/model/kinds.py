@@ -113,7 +113,7 @@ def rules_of(kind: type) -> list[Rule]:
     return _rules_of(kind)
 
 
-@cache
+@cache  # whose own type does not take every class
 def _rules_of(kind: type) -> list[Rule]:
     names = dict.fromkeys(name for base in reversed(kind.__mro__) for name in vars(base))
     return [item for name in names if getattr(item := getattr(kind, name), "is_rule", False)]
@@ -138,6 +138,19 @@ class Kind:
     near: Near | None = None
     write: Callable[[Any], Any] | None = None
     quantity: Quantity | None = None
+
+    def read(self, value: object) -> Any:
+        """The value of a file's value. Raises `Refused`, with a suggestion if there is one."""
+        try:
+            return self.parse(value)
+        except ValueError as error:
+            hint = "" if self.near is None else hints.advice(value, self.near(value), self.parse)
+            raise Refused(f"{error}{hint}", self.form) from error
+
+    def canonical(self, value: object) -> Any:
+        """A file's value in the form that all values which mean the same have. Raises `Refused`."""
+        parsed = self.read(value)
+        return parsed if self.write is None else self.write(parsed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -380,6 +393,14 @@ def positive_duration(what: str, form: str) -> Kind:
     return Kind(parse, form, _DURATION_SCHEMA, hints.durations, format_duration, "duration")
 
 
+def size(low: int, high: int, such: str, what: str, unlimited: bool = False) -> Kind:
+    """An amount of bytes such as ``"512m"``."""
+    form = f'a number with b, k, m or g such as "{such}", from {describe_size(low)} to {describe_size(high)}'
+    pattern = f"{NUMBER_PATTERN}[bkmgBKMG]"
+    schema = text_schema(f"({pattern}|{UNLIMITED})" if unlimited else pattern)
+    return bounded(parse_size, low, high, form, what, schema, hints.sizes, "size", format_size, unlimited)
+
+
 def checked(
     fits: Callable[[Any], bool], problem: str, form: str, schema: Mapping[str, Any], near: Near | None = None
 ) -> Kind:
@@ -514,19 +535,7 @@ PATH = Kind(
     write=lambda path: None if path is None else os.path.abspath(path),
 )
 DELAY = duration(0, DELAY_MAX_NS, such="3ms", unit="ms", what="a delay")
-MEMORY = bounded(
-    parse_size,
-    MEMORY_MIN_BYTES,
-    MEMORY_MAX_BYTES,
-    'a number with b, k, m or g such as "512m", '
-    f"from {describe_size(MEMORY_MIN_BYTES)} to {describe_size(MEMORY_MAX_BYTES)}",
-    "an amount of memory",
-    text_schema(f"({NUMBER_PATTERN}[bkmgBKMG]|{UNLIMITED})"),
-    hints.sizes,
-    "size",
-    write=format_size,
-    unlimited=True,
-)
+MEMORY = size(MEMORY_MIN_BYTES, MEMORY_MAX_BYTES, "512m", "an amount of memory", unlimited=True)
 _CPUS_TEXT = text_schema(f"({NUMBER_PATTERN}|{UNLIMITED})")
 CPUS = bounded(
     parse_cpus,

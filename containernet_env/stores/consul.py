@@ -17,14 +17,16 @@ from containernet_env.base.assets import GoModule
 from containernet_env.base.errors import RunError
 from containernet_env.base.http import Connection, HttpError
 from containernet_env.base.work import persistently
+from containernet_env.model import kinds
 from containernet_env.model.config import Config, Node
+from containernet_env.model.kinds import Kind
 from containernet_env.model.scenario import ALPHABET, Keys, Scenario
 from containernet_env.model.topology import RttExpectation
 from containernet_env.model.usage import MemberActivity
 from containernet_env.stores import cluster, external, store
 from containernet_env.stores.cluster import QUERY_S, Cluster, Counters, LogForm, LogPart, MemberStatus, Written
 from containernet_env.stores.floor import Request, key_bytes
-from containernet_env.stores.store import Flag, MemberStart, Timing
+from containernet_env.stores.store import MemberStart, Timing
 
 MODULE = GoModule(
     "consul",
@@ -42,11 +44,11 @@ SERVER_PORT = 8300
 
 MULTIPLIER_MAX = 10
 """Consul's own bound of ``raft_multiplier`` (agent/consul/config.go)."""
-FLAGS: Mapping[str, Flag] = {
-    "raft_multiplier": store.whole(1, MULTIPLIER_MAX),
-    "raft_snapshot_threshold": store.whole(1, 10**9),
-    "raft_trailing_logs": store.whole(1, 10**9),
-    "raft_logstore": store.one_of("boltdb", "wal"),
+FLAGS: Mapping[str, Kind] = {
+    "raft_multiplier": kinds.integer(1, MULTIPLIER_MAX),
+    "raft_snapshot_threshold": kinds.integer(1, 10**9),
+    "raft_trailing_logs": kinds.integer(1, 10**9),
+    "raft_logstore": kinds.choice("boltdb", "wal"),
 }
 """Names are those of Consul's configuration files; ``raft_logstore`` is ``raft_logstore.backend`` there."""
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from containernet_env.base import assets
 from containernet_env.base.errors import ConfigError, Problem
+from containernet_env.model import kinds
 from containernet_env.model.config import Config, HttpService, Node
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores import store
@@ -44,7 +45,7 @@ class Replicas(Http):
     externals = None
     versions = store.no_version("the replicas are built from this project's own sources")
     # A majority each by default.
-    flags: ClassVar[Mapping[str, store.Flag]] = {"ack": store.whole(1, 100), "from": store.whole(1, 100)}
+    flags: ClassVar[Mapping[str, kinds.Kind]] = {"ack": kinds.integer(1, 100), "from": kinds.integer(1, 100)}
     # maxValue in replicas_image/table.go.
     largest_value_bytes = 4 << 20
     lacks: ClassVar[store.Lacking] = {

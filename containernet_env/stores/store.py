@@ -14,15 +14,9 @@ from typing import Any, ClassVar, Self
 
 from containernet_env.base.assets import GoModule
 from containernet_env.base.programs import UserProgram
-from containernet_env.base.units import (
-    describe_size,
-    format_duration,
-    format_ms,
-    format_size,
-    parse_duration,
-    parse_size,
-)
+from containernet_env.base.units import format_ms
 from containernet_env.model.config import Config, Node, StoreChoice
+from containernet_env.model.kinds import Kind, checked
 from containernet_env.model.scenario import Consistency, Scenario, is_path
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores.cluster import Cluster, Member, MemberPlace
@@ -41,84 +35,15 @@ GATE_SCRIPT = "wait-at-gate"
 # Leaves Go's runtime a tenth for memory that its collector does not count: stacks, the binary, kernel buffers.
 _GO_SHARE = (9, 10)
 
-# --- flags ------------------------------------------------------------------------------------------------------------
+# --- versions ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """A flag that a topology may give a store: ``allowed`` describes its values, ``parse`` reads one.
-
-    ``parse`` returns the value in a form that it reads again, equal for values that mean the same; it raises
-    ``ValueError`` with the fault ("is out of range"). ``argument`` converts that to the program's argument.
-    """
-
-    allowed: str
-    parse: Callable[[object], int | str]
-    argument: Callable[[int | str], str] = str
-
-
-def whole(low: int, high: int) -> Flag:
-    """A whole number."""
-
-    def parse(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError("is not a whole number")
-        return _within(value, low, high)
-
-    return Flag(f"a whole number from {low} to {high}", parse)
-
-
-def size(low: int, high: int) -> Flag:
-    """An amount of memory such as ``"4g"``; the program takes a number of bytes."""
-
-    def parse(value: object) -> str:
-        try:
-            found = parse_size(value)
-        except ValueError as error:
-            raise ValueError("is not an amount of bytes") from error
-        return format_size(_within(found, low, high))
-
-    form = f'a number with b, k, m or g such as "4g", from {describe_size(low)} to {describe_size(high)}'
-    return Flag(form, parse, lambda value: str(parse_size(value)))
-
-
-def milliseconds(low_ms: int, high_ms: int) -> Flag:
-    """A duration in whole milliseconds, such as ``"100ms"``; as text with its unit."""
-
-    def parse(value: object) -> str:
-        try:
-            found_ns = parse_duration(value)
-        except ValueError as error:
-            raise ValueError("is not a duration") from error
-        if found_ns % 10**6:
-            raise ValueError("is not a whole number of milliseconds")
-        return f"{_within(found_ns // 10**6, low_ms, high_ms)}ms"
-
-    low, high = (format_duration(bound_ms * 10**6) for bound_ms in (low_ms, high_ms))
-    return Flag(f'whole milliseconds such as "100ms", from {low} to {high}', parse)
-
-
-def one_of(*choices: str) -> Flag:
-    """A text that is one of a few."""
-
-    def parse(value: object) -> str:
-        if not isinstance(value, str) or value not in choices:
-            raise ValueError("is not one of the choices")
-        return value
-
-    return Flag(" or ".join(f'"{text}"' for text in choices), parse)
-
-
-def no_version(reason: str) -> Flag:
+def no_version(reason: str) -> Kind:
     """The version of a store that has only one."""
-
-    def parse(value: object) -> str:
-        raise ValueError("cannot be chosen")
-
-    return Flag(f"none: {reason}", parse)
+    return checked(lambda value: False, "cannot be chosen", f"none: {reason}", {})
 
 
-def version_from(oldest: tuple[int, int, int], pattern: str, example: str) -> Flag:
+def version_from(oldest: tuple[int, int, int], pattern: str, example: str) -> Kind:
     """A version that matches ``pattern``, whose first three groups are its numbers, and is not below ``oldest``."""
     form = re.compile(pattern, re.ASCII)
 
@@ -130,13 +55,7 @@ def version_from(oldest: tuple[int, int, int], pattern: str, example: str) -> Fl
             raise ValueError("is too old")
         return found[0]
 
-    return Flag(f'a version of at least {".".join(map(str, oldest))} such as "{example}"', parse)
-
-
-def _within(value: int, low: int, high: int) -> int:
-    if not low <= value <= high:
-        raise ValueError("is out of range")
-    return value
+    return Kind(parse, f'a version of at least {".".join(map(str, oldest))} such as "{example}"', {})
 
 
 # --- features ---------------------------------------------------------------------------------------------------------
@@ -353,9 +272,9 @@ class Store(ABC):
     """The allowed content of files with endpoints of an external cluster."""
     needs_binary: ClassVar[bool] = False
     """Whether a topology has to name a program for its members; no other kind takes one."""
-    versions: ClassVar[Flag]
+    versions: ClassVar[Kind]
     """How a version is chosen."""
-    flags: ClassVar[Mapping[str, Flag]] = {}
+    flags: ClassVar[Mapping[str, Kind]] = {}
     """The flags that a topology may set."""
     lacks: ClassVar[Lacking] = {}
     """The features that it does not have, and why."""

@@ -189,9 +189,9 @@ def test_every_flag_reads_again_what_it_has_read(kind: str) -> None:
         taken = []
         for sample in samples:
             with suppress(ValueError):
-                taken.append(flag.parse(sample))
+                taken.append(flag.canonical(sample))
         assert taken, f"none of the samples is a value of {name}"
-        assert all(flag.parse(found) == found and flag.argument(found) for found in taken), (name, taken)
+        assert all(flag.canonical(found) == found for found in taken), (name, taken)
 
 
 def test_stores_versions_and_flags_are_an_axis(tmp_path: Path) -> None:

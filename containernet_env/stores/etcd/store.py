@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from containernet_env.base import assets
 from containernet_env.base.errors import ConfigError, Problem
+from containernet_env.base.units import parse_size
+from containernet_env.model import kinds
 from containernet_env.model.config import ELECTION_MAX_MS, ELECTION_PER_HEARTBEAT, HEARTBEAT_MAX_MS, Config, Node
+from containernet_env.model.kinds import Kind
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores import store
 from containernet_env.stores.etcd.cluster import CLIENT_PORT, PEER_PORT, EtcdCluster, EtcdMember, ExternalEtcd
 from containernet_env.stores.floor import Request, key_bytes
-from containernet_env.stores.store import Flag, MemberStart, Timing, Trust
+from containernet_env.stores.store import MemberStart, Timing, Trust
 
 DATA_DIR = "/var/lib/etcd"
 TLS_DIR = "/run/tls"
@@ -24,20 +27,20 @@ _CA, _CERTIFICATE, _KEY = (f"{TLS_DIR}/{name}" for name in ("ca.pem", "cert.pem"
 # --- flags ------------------------------------------------------------------------------------------------------------
 
 _HOUR_MS = 3_600_000
-_REVISIONS, _TIME = store.whole(1, 10**9), store.milliseconds(1000, 10_000 * _HOUR_MS)
+_REVISIONS, _TIME = kinds.integer(1, 10**9), kinds.milliseconds(1000, 10_000 * _HOUR_MS, "100ms")
 
 
-def _parse_retention(value: object) -> int | str:
-    return _REVISIONS.parse(value) if isinstance(value, int) else _TIME.parse(value)
+def _parse_retention(value: object) -> Any:
+    return _REVISIONS.parse(value) if isinstance(value, int) else f"{_TIME.parse(value)}ms"
 
 
-FLAGS: Mapping[str, Flag] = {
-    "snapshot-count": store.whole(1, 10**9),
-    "quota-backend-bytes": store.size(1 << 20, 1 << 40),
-    "backend-batch-limit": store.whole(1, 10**7),
-    "backend-batch-interval": store.milliseconds(1, 60_000),
-    "auto-compaction-mode": store.one_of("periodic", "revision"),
-    "auto-compaction-retention": Flag(f"{_TIME.allowed}; with revision {_REVISIONS.allowed}", _parse_retention),
+FLAGS: Mapping[str, Kind] = {
+    "snapshot-count": kinds.integer(1, 10**9),
+    "quota-backend-bytes": kinds.size(1 << 20, 1 << 40, "4g", "an amount of bytes"),
+    "backend-batch-limit": kinds.integer(1, 10**7),
+    "backend-batch-interval": kinds.milliseconds(1, 60_000, "100ms"),
+    "auto-compaction-mode": kinds.choice("periodic", "revision"),
+    "auto-compaction-retention": Kind(_parse_retention, f"{_TIME.form}; with revision {_REVISIONS.form}", {}),
 }
 """See etcd's ``--help`` (server/etcdmain/help.go). Flags for addresses, identity and timing are not among them."""
 
@@ -215,7 +218,7 @@ class Etcd(store.Store):
         if mode is not None and retention is None:
             return "auto-compaction-mode", "says nothing by itself", "auto-compaction-retention beside it"
         if retention is not None and isinstance(retention, int) != (mode == "revision"):
-            allowed = _REVISIONS.allowed if mode == "revision" else _TIME.allowed
+            allowed = _REVISIONS.form if mode == "revision" else _TIME.form
             return "auto-compaction-retention", f"does not go with the mode {mode or 'periodic'}", allowed
         return None
 
@@ -263,7 +266,9 @@ class Etcd(store.Store):
                 flags |= {f"{prefix}trusted-ca-file": _CA, f"{prefix}client-cert-auth": "true"}
             # With these etcdctl is accepted by the member beside which it is started.
             environment |= {"ETCDCTL_CACERT": _CA, "ETCDCTL_CERT": _CERTIFICATE, "ETCDCTL_KEY": _KEY}
-        flags |= {name: FLAGS[name].argument(value) for name, value in self.choice.flags}
+        flags |= dict(self.choice.flags)
+        if (quota := flags.get("quota-backend-bytes")) is not None:
+            flags["quota-backend-bytes"] = parse_size(quota)
         # With profiles it also samples contended mutexes, all the time: such a member is another one.
         more = ("--enable-pprof",) if profiled else ()
         command = (*(f"--{name}={value}" for name, value in flags.items()), *more)

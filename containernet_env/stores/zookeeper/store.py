@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
+from containernet_env.model import kinds
 from containernet_env.model.config import Config, Node
+from containernet_env.model.kinds import Kind
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores import store
 from containernet_env.stores.floor import Request, key_bytes
-from containernet_env.stores.store import Download, Flag, MemberStart, Timing
+from containernet_env.stores.store import Download, MemberStart, Timing
 from containernet_env.stores.zookeeper.cluster import (
     CLIENT_PORT,
     ExternalZooKeeper,
@@ -87,22 +89,15 @@ def _download(path: str, sha256: str) -> Download:
     return Download(f"{name}.jar", f"{_CENTRAL}/{path}/{name}-{version}.jar", sha256)
 
 
-def _parse_version(value: object) -> str:
-    if not isinstance(value, str) or (value != PACKAGED and value not in VERSIONS):
-        raise ValueError("is no version whose files are known by their SHA-256")
-    return value
-
-
-_TICK = store.milliseconds(1, 60_000)
-FLAGS: Mapping[str, Flag] = {
-    "tickTime": Flag(_TICK.allowed, _TICK.parse, lambda value: str(value).removesuffix("ms")),
-    "initLimit": store.whole(1, 10_000),
-    "syncLimit": store.whole(1, 10_000),
-    "snapCount": store.whole(2, 10**9),
-    "preAllocSize": store.whole(64, 4 << 20),
-    "globalOutstandingLimit": store.whole(1, 10**6),
-    "forceSync": store.one_of("yes", "no"),
-    "leaderServes": store.one_of("yes", "no"),
+FLAGS: Mapping[str, Kind] = {
+    "tickTime": kinds.milliseconds(1, 60_000, "100ms"),
+    "initLimit": kinds.integer(1, 10_000),
+    "syncLimit": kinds.integer(1, 10_000),
+    "snapCount": kinds.integer(2, 10**9),
+    "preAllocSize": kinds.integer(64, 4 << 20),
+    "globalOutstandingLimit": kinds.integer(1, 10**6),
+    "forceSync": kinds.choice("yes", "no"),
+    "leaderServes": kinds.choice("yes", "no"),
 }
 """Entries of zoo.cfg (ZooKeeper's Administrator's Guide); ``preAllocSize`` is in KiB."""
 _OF_TIMING = ("tickTime", "initLimit", "syncLimit")
@@ -194,7 +189,7 @@ def zookeeper_timing(config: Config, largest: RttExpectation | None) -> Timing:
     init_ticks, sync_ticks = int(flags.get("initLimit", INIT_TICKS)), int(flags.get("syncLimit", SYNC_TICKS))
     tick_ms, tick_from = max(TICK_MS, -(-_SILENCE_PER_RTT * math.ceil(rtt_ms) // sync_ticks)), "default"
     if "tickTime" in flags:
-        tick_ms, tick_from = int(FLAGS["tickTime"].argument(flags["tickTime"])), "config"
+        tick_ms, tick_from = FLAGS["tickTime"].parse(flags["tickTime"]), "config"
     elif tick_ms > TICK_MS:
         tick_from = "rtt"
     notes = []
@@ -261,7 +256,12 @@ class ZooKeeper(store.Store):
     members = ZooKeeperMember
     clusters = ZooKeeperCluster
     externals = ExternalZooKeeper
-    versions = Flag(f"one of {', '.join((PACKAGED, *VERSIONS))}", _parse_version)
+    versions = kinds.checked(
+        lambda value: value in (PACKAGED, *VERSIONS),
+        "is no version whose files are known by their SHA-256",
+        f"one of {', '.join((PACKAGED, *VERSIONS))}",
+        {},
+    )
     flags = FLAGS
     load_terms: ClassVar[store.LoadTerms] = store.LoadTerms({"store": "zookeeper"}, second_tries=True)
     largest_value_bytes = 1_000_000
@@ -318,7 +318,7 @@ class ZooKeeper(store.Store):
             "maxClientCnxns": 0,
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "srvr,mntr,ruok",
-            **{name: FLAGS[name].argument(value) for name, value in self.choice.flags if name not in _OF_TIMING},
+            **{name: value for name, value in self.choice.flags if name not in _OF_TIMING},
             **{f"server.{n}": f"{each.ip}:{PEER_PORT}:{ELECTION_PORT}" for n, each in enumerate(config.nodes, 1)},
         }
         number = [other.name for other in config.nodes].index(node.name) + 1
