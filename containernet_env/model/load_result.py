@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 SCHEMA = 9
@@ -37,10 +37,10 @@ class LoadResult:
     ``busy_ratio`` is the share of ``total_s`` in which it did not wait for members (``None``: unknown), ``cpu_s``
     its CPU time over ``total_s``, ``run_delay_s`` how long its threads waited for a core, ``mean_run_delay_s`` the
     mean of these waits, of the thread that waited longest in total (``None`` if the kernel does not report
-    it). Times are in seconds; ``None``, and an empty mapping, where no request succeeded.
-    ``percentiles_s`` are the seed's: a percentile that too few
-    requests do not separate from the slowest is the slowest. In ``response_time_s`` (from the intended start) and
-    ``service_time_s`` (from the actual one) it is ``None``. ``values`` is the whole answer.
+    it). Times are in seconds; ``None``, and an empty mapping, where no request succeeded. ``percentiles_s`` are the
+    seed's: a percentile that too few requests do not separate from the slowest is the slowest. In ``response_time_s``
+    (from the intended start) and ``service_time_s`` (from the actual one) it is ``None``. ``values`` is the whole
+    answer, of which fields without another meaning have the name.
     """
 
     reason: str | None
@@ -131,47 +131,15 @@ class LoadResult:
     def from_json(cls, answer: Mapping[str, Any]) -> LoadResult:
         """Read an answer of version ``SCHEMA``; ``KeyError`` if it is not of that form."""
         outcomes, schedule = answer["outcomes"], answer["schedule"]
-        return cls(
-            reason=answer["reason"],
-            requests=answer["requests"],
-            ok=answer["ok"],
-            failed=answer["failed"],
-            unknown=outcomes["unknown"],
-            unsent=outcomes["unsent"],
-            excluded=outcomes["failed"] + outcomes["unknown"] + outcomes["unsent"],
-            total_s=answer["total_s"],
-            drain_s=answer["drain_s"],
-            pause_s=answer["pause_s"],
-            pauses=answer["pauses"],
-            paused_s=answer["paused_s"],
-            busy_ratio=answer["busy_ratio"],
-            cpu_s=answer["cpu_s"],
-            run_delay_s=answer["run_delay_s"],
-            mean_run_delay_s=answer["mean_run_delay_s"],
-            requests_per_s=answer["requests_per_s"],
-            slowest_s=answer["slowest_s"],
-            fastest_s=answer["fastest_s"],
-            average_s=answer["average_s"],
-            stddev_s=answer["stddev_s"],
-            percentiles_s=answer["percentiles_s"] or {},
-            response_time_s=_percentiles(answer["response_time"]),
-            service_time_s=_percentiles(answer["service_time"]),
-            rate_achieved_per_s=answer["rate_achieved_per_s"],
-            schedule=None if schedule is None else _schedule(schedule),
-            values=answer,
-        )
-
-
-def _percentiles(distribution: Mapping[str, Any] | None) -> Mapping[str, float | None]:
-    return {} if distribution is None else dict(distribution["percentiles_s"])
-
-
-def _schedule(values: Mapping[str, Any]) -> Schedule:
-    return Schedule(
-        fell_behind=values["fell_behind"],
-        late=values["late"],
-        generator_late=values["generator_late"],
-        unsent=values["unsent"],
-        worst_lag_s=values["worst_lag_s"],
-        clients_short=values["clients_short"],
-    )
+        derived: dict[str, Any] = {
+            "unknown": outcomes["unknown"],
+            "unsent": outcomes["unsent"],
+            "excluded": outcomes["failed"] + outcomes["unknown"] + outcomes["unsent"],
+            "percentiles_s": answer["percentiles_s"] or {},
+            "response_time_s": (answer["response_time"] or {"percentiles_s": {}})["percentiles_s"],
+            "service_time_s": (answer["service_time"] or {"percentiles_s": {}})["percentiles_s"],
+            "schedule": schedule and Schedule(**{item.name: schedule[item.name] for item in fields(Schedule)}),
+            "values": answer,
+        }
+        same = {item.name: answer[item.name] for item in fields(cls) if item.name not in derived}
+        return cls(**same, **derived)
