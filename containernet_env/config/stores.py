@@ -36,28 +36,6 @@ _MAX_CODES = 16
 CODES_FORM = f"an HTTP status code from 200 to 599, or a list of 1 to {_MAX_CODES} different ones"
 
 
-def _parse_path(value: object) -> str:
-    fits = isinstance(value, str) and 0 < len(value) <= _TEMPLATE_BYTES and value.startswith("/")
-    text = str(value)
-    if not fits or not all(" " < sign <= "~" and sign != "#" for sign in text):
-        raise ValueError("is not the path of a URL")
-    return text
-
-
-def _parse_template(value: object) -> str:
-    text = _parse_path(value)
-    if text.count(KEY_PLACE) != 1 or set("{}") & set(text.replace(KEY_PLACE, "")):
-        raise ValueError(f"does not hold {KEY_PLACE} once")
-    return text
-
-
-def _parse_health(value: object) -> str:
-    text = _parse_path(value)
-    if set("{}") & set(text):
-        raise ValueError("has braces: it is of no key")
-    return text
-
-
 def _parse_codes(value: object) -> tuple[int, ...]:
     listed: list[Any] = value if isinstance(value, list) else [value]
     if not listed or any(isinstance(code, bool) or not isinstance(code, int) for code in listed):
@@ -74,9 +52,10 @@ def _parse_codes(value: object) -> tuple[int, ...]:
 # Codes of a file that names none.
 WRITTEN, FOUND, DELETED, MISSING = (200, 201, 204), (200,), (200, 202, 204, 404), (404,)
 _CODE = {"type": "integer", "minimum": 200, "maximum": 599}
-_PATH_SCHEMA = {"type": "string", "maxLength": _TEMPLATE_BYTES}
-TEMPLATE = Kind(_parse_template, TEMPLATE_FORM, {**_PATH_SCHEMA, "pattern": r"^/[^#{}]*\{key\}[^#{}]*$"})
-HEALTH = Kind(_parse_health, HEALTH_FORM, {**_PATH_SCHEMA, "pattern": "^/[^#{}]*$"})
+_SIGNS = '[!"$-z|~]*'
+_PATH = f"(?=.{{1,{_TEMPLATE_BYTES}}}$)/{_SIGNS}"
+TEMPLATE = kinds.text(f"is not the path of a URL with {KEY_PLACE} once", TEMPLATE_FORM, rf"{_PATH}\{{key\}}{_SIGNS}")
+HEALTH = kinds.text("is not the path of a URL without braces", HEALTH_FORM, _PATH)
 CODES = Kind(
     _parse_codes,
     CODES_FORM,
