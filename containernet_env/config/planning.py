@@ -21,12 +21,11 @@ from containernet_env.config.plan import (
 from containernet_env.config.reader import Finding
 from containernet_env.config.scenarios import ScenarioSet
 from containernet_env.model import backends
-from containernet_env.model import load_contract as contract
 from containernet_env.model.backends import check_choices, frame_memory_note
 from containernet_env.model.config import Config, Node
 from containernet_env.model.disruption import AFFECTED, DRAWN_TARGETS, SHAPING, Disruption
 from containernet_env.model.link import MAX_FRAMES, product_frames
-from containernet_env.model.scenario import ANY_MEMBER, Dataset, Keys, Scenario, ScheduledScenario, is_path
+from containernet_env.model.scenario import ANY_MEMBER, Consistency, Dataset, Keys, Scenario, ScheduledScenario, is_path
 from containernet_env.model.search import Saturation
 from containernet_env.model.topology import HostRole, Link, RttExpectation, Topology, frames_of, has_jitter, star
 from containernet_env.stores.http_service import MOST_KEYS
@@ -108,35 +107,25 @@ class Estimator:
 
     def latency_s(self, scenario: Scenario) -> float:
         """Seconds of one request alone: the mean over possible leaders, targets and a mixed load's operations."""
-        led = [
-            (self._rtt_s[self._client, member] + self._rtt_s[member, leader], self._quorum_s(leader))
-            for leader in self._leaders
-            for member in ([leader] if scenario.target == "leader" else self._targets(scenario))
-        ]
-        agreed_s = fmean(to_leader_s + quorum_s for to_leader_s, quorum_s in led)
-        range_s = agreed_s
-        if scenario.consistency == "default":
-            range_s = fmean(to_leader_s for to_leader_s, _ in led)
-        if scenario.consistency == "s":
-            range_s = fmean(self._rtt_s[self._client, member] for member in self._targets(scenario))
-        return SERVICE_S + _mean(scenario, agreed_s + SYNC_S, range_s)
+        put_s, range_s = (fmean(self._ways_s(scenario, read)) for read in (None, scenario.consistency))
+        return SERVICE_S + _mean(scenario, put_s + SYNC_S, range_s)
 
     def least_latency_s(self, scenario: Scenario) -> float:
         """A lower bound of the latency in seconds: the RTTs alone, to the nearest member that requests may go to.
 
         0 where links have jitter, by which a frame may be faster than its link's delay.
         """
-        if self._jitter:
-            return 0.0
-        targets = self._leaders if scenario.target == "leader" else self._targets(scenario)
-        if scenario.consistency == "s":
-            return min(self._rtt_s[self._client, one] for one in targets)
-        alone = scenario.consistency == "default"
-        return min(
-            self._rtt_s[self._client, one] + self._rtt_s[one, leader] + (0.0 if alone else self._quorum_s(leader))
+        return 0.0 if self._jitter else min(self._ways_s(scenario, scenario.consistency))
+
+    def _ways_s(self, scenario: Scenario, read: Consistency | None) -> list[float]:
+        """The RTTs of a read, or of a put (``None``), for each possible leader and each member that gets requests."""
+        return [
+            self._rtt_s[self._client, one]
+            + (0.0 if read == "s" else self._rtt_s[one, leader])
+            + (0.0 if read in ("s", "default") else self._quorum_s(leader))
             for leader in self._leaders
-            for one in ([leader] if scenario.target == "leader" else targets)
-        )
+            for one in ([leader] if scenario.target == "leader" else self._targets(scenario))
+        ]
 
     def _targets(self, scenario: Scenario) -> list[str]:
         """The members that a scenario's requests may go to."""
@@ -310,17 +299,11 @@ def keys_written(scenarios: Iterable[Scenario], dataset: Dataset, prefix: str = 
     """The keys that scenarios can write, the data set's among them; ``prefix`` comes before those of their own."""
     most: dict[tuple[str, int], int] = {}
     for scenario in scenarios:
-        keys = dataset.all_keys if scenario.uses_dataset else Keys(scenario.key_size, _count(scenario))
+        count = scenario.most_keys if scenario.key_space is None else scenario.key_space
+        keys = dataset.all_keys if scenario.uses_dataset else Keys(scenario.key_size, count)
         own = (prefix + keys.prefix + ("" if scenario.uses_dataset else scenario.key_prefix), keys.size)
         most[own] = max(keys.count, most.get(own, 0))
     return tuple(Keys(size, count, start) for (start, size), count in most.items())
-
-
-def _count(scenario: Scenario) -> int:
-    """How many different keys a write writes at most: the server's own rule (DistinctKeys in spec/spec.go)."""
-    if scenario.key_space is not None:
-        return scenario.key_space
-    return (scenario.total or 0) + scenario.warmup.requests + contract.KEY_SPACE_OF_DURATION
 
 
 def _too_many_keys(config: Config, scenario_set: ScenarioSet) -> Iterator[Finding]:

@@ -57,9 +57,8 @@ from containernet_env.model.scenario import (
     after_prefix,
     axis,
     keys_refused,
-    new_keys,
 )
-from containernet_env.model.search import KEY_SPACE, PERCENTILES, RATE_MAX, RATE_MIN, Objective, Search
+from containernet_env.model.search import PERCENTILES, RATE_MAX, RATE_MIN, Objective, Search
 
 # An objective below this is met by no network; probes that take a night are a mistake.
 OBJECTIVE_MIN_NS = 1_000
@@ -480,17 +479,10 @@ class RawWrite(RawBlock):
 
     @property
     def _most_keys(self) -> int:
-        """How many different keys it may write, by the server's defaults: a duration leaves their number open."""
         if self.key_space is not None:
             return self.key_space
-        return min(max(_new_keys(load, order) for load in self.load for order in self.keys), contract.KEY_SPACE_MAX)
-
-
-def _new_keys(load: RawLoad, order: KeyOrder) -> int:
-    made = new_keys(load.total, load.warmup, order)
-    if load.search is not None:
-        return KEY_SPACE
-    return made or (load.total or 0) + contract.KEY_SPACE_OF_DURATION + load.warmup.requests
+        most = max(load.default_keys(order) or load.most_keys for load in self.load for order in self.keys)
+        return min(most, contract.KEY_SPACE_MAX)
 
 
 @section
@@ -593,17 +585,10 @@ class RawRead(RawReading):
             refuse("is given beside keysOnly", "one of keysOnly and countOnly", "countOnly")
 
     @rule
-    def _named_keys_have_no_order(self) -> None:
-        self._refuse_beside_a_name("keys")
-
-    @rule
-    def _named_keys_have_no_exponent(self) -> None:
-        self._refuse_beside_a_name("zipfExponent")
-
-    def _refuse_beside_a_name(self, key: str) -> None:
-        extents = self._extents
-        if extents and extents[0] != "spanKeys" and key in self.given:
-            refuse(f"is given beside {extents[0]}", "only where reads begin at the data set's keys", key)
+    def _named_keys_have_no_order(self) -> Iterator[Refused]:
+        for extent in self._extents[:1]:
+            for key in self.given & {"keys", "zipfExponent"} if extent != "spanKeys" else ():
+                yield Refused(f"is given beside {extent}", "only where reads begin at the data set's keys", key)
 
 
 @section

@@ -338,8 +338,20 @@ class Load(Record):
         return self.rate is not None or self.search is not None
 
     def default_keys(self, order: KeyOrder) -> int | None:
-        """How many different keys writes use by default; ``None`` if a duration leaves that open."""
-        return KEY_SPACE if self.search is not None else new_keys(self.total, self.warmup, order)
+        """How many different keys writes use by default: each request of the warm-up and the measurement writes a new
+        one, those of a search ``KEY_SPACE``. ``None`` if a duration leaves that open.
+        """
+        if self.search is not None:
+            return KEY_SPACE
+        if self.total is None or (self.warmup.length_ns and order in ("sequential", "shuffled")):
+            return None
+        return self.total + self.warmup.requests
+
+    @property
+    def most_keys(self) -> int:
+        """How many different keys writes use at most where that is left open: the server's own rule (DistinctKeys in
+        spec/spec.go)."""
+        return (self.total or 0) + self.warmup.requests + contract.KEY_SPACE_OF_DURATION
 
     @property
     def load_name(self) -> str:
@@ -392,15 +404,6 @@ class Load(Record):
         if self.warmup.requests and self.rate is None:
             return None
         return self.warmup.requests / float(self.rate or 1) + self.warmup.length_ns / 1e9
-
-
-def new_keys(total: int | None, warmup: Warmup, order: KeyOrder) -> int | None:
-    """How many different keys a write uses by default: each request of the warm-up and the measurement writes a new
-    one. ``None`` if a duration leaves their number open.
-    """
-    if total is None or (warmup.length_ns and order in ("sequential", "shuffled")):
-        return None
-    return total + warmup.requests
 
 
 @section
