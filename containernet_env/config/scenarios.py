@@ -148,7 +148,7 @@ class RawLoad(Section, Load):
         default=(),
     )
     clients: tuple[int, ...] = keyed(  # type: ignore[assignment]
-        axis(kinds.integer(1, contract.CLIENTS_MAX)), "clients that each have one request at a time; may be a list"
+        axis(kinds.integer(1, contract.MOST["clients"])), "clients that each have one request at a time; may be a list"
     )
     search: RawSearch | None = keyed(
         _SEARCH, "the highest rate whose response times hold, in place of total or duration, and of rate", default=None
@@ -230,7 +230,7 @@ MORE_EVENTS = '; one with "every" repeats, and the others can be of further scen
 EVENT_MIN_NS = 200_000_000
 """The generator reports its start within 100 ms, and the leader is queried right before an event."""
 FOR_MIN_NS = 10_000_000
-_LONGEST_NS = contract.RUN_TIMEOUT_MAX_S // 2 * 10**9
+_LONGEST_NS = contract.MOST["runTimeout"] // 2 * 10**9
 _WHEN, _LENGTH = kinds.duration(EVENT_MIN_NS, _LONGEST_NS), kinds.duration(FOR_MIN_NS, _LONGEST_NS)
 _CHOSEN, _KILLED, _FROZEN, _PARTITIONED = (
     kinds.one_of_or_name(*words) for words in (DRAWN_TARGETS, ("killed",), ("frozen",), ("partitioned",))
@@ -356,7 +356,7 @@ def written_event(event: Disruption) -> dict[str, Any]:
 
 
 # "More than 0" to the server; less than this is uniform for any data set.
-ZIPF_MIN, ZIPF_MAX = Decimal("0.01"), Decimal(contract.ZIPF_EXPONENT_MAX)
+ZIPF_MIN, ZIPF_MAX = Decimal("0.01"), Decimal(contract.MOST["zipfExponent"])
 LIMIT_MAX = 1_000_000_000
 
 
@@ -482,7 +482,7 @@ class RawWrite(RawBlock):
         if self.key_space is not None:
             return self.key_space
         most = max(load.default_keys(order) or load.most_keys for load in self.load for order in self.keys)
-        return min(most, contract.KEY_SPACE_MAX)
+        return min(most, contract.MOST["keySpace"])
 
 
 @section
@@ -495,7 +495,7 @@ class RawReading(RawBlock):
         "or default, of Consul alone: the leader answers by its lease",
     )
     span_keys: tuple[int, ...] = keyed(
-        axis(kinds.integer(1, contract.SPAN_KEYS_MAX)),
+        axis(kinds.integer(1, contract.MOST["spanKeys"])),
         "range scans of so many consecutive keys; may be a list",
         "spanKeys",
         default=(),

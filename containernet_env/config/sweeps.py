@@ -77,10 +77,6 @@ class Axis:
     schema: Mapping[str, Any] = field(repr=False, compare=False)
     host: str | None = None
 
-    def comparable(self, value: Any) -> Any:
-        """Equal for values that mean the same: 1, 1.0; "1ms", "1000us"."""
-        return _comparable(self.quantity, value)
-
 
 def _in_link(key: str) -> tuple[Location, ...]:
     sides = (TO_SWITCH,) if key == "uplink" else (TO_SWITCH, FROM_SWITCH)
@@ -347,6 +343,7 @@ def text_of_number(quantity: Quantity, number: Decimal) -> Any:
 
 
 def _comparable(quantity: Quantity | None, value: Any) -> Any:
+    """Equal for values that mean the same: 1, 1.0; "1ms", "1000us"."""
     if isinstance(value, dict):
         return tuple(sorted((key, _comparable(None, item)) for key, item in value.items()))
     try:
@@ -455,7 +452,7 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True)
 class SweepFile:
-    """A sweep as its file has it, ``raw`` and its axes.
+    """A sweep as its file has it, ``raw`` and its axes; the files that it names have not been opened.
 
     ``is_quick``: it is the file's quick form. ``axes_at`` and ``exclude_at`` are their places in the file.
     """
@@ -466,16 +463,6 @@ class SweepFile:
     is_quick: bool
     axes_at: Location
     exclude_at: Location
-
-    @property
-    def topology(self) -> Path:
-        """The topology file, which has not been opened."""
-        return self.raw.topology
-
-    @property
-    def scenarios(self) -> Path | None:
-        """The scenario file, which has not been opened."""
-        return self.raw.scenarios
 
     def points(self) -> Iterator[Point]:
         """Every combination of values that is not excluded, in the file's order."""
@@ -495,7 +482,7 @@ class SweepFile:
 def _plain(name: str, value: Any) -> Any:
     axis = axis_of(name)
     assert axis is not None
-    return axis.comparable(value)
+    return _comparable(axis.quantity, value)
 
 
 def is_sweep(document: Document) -> bool:
@@ -607,21 +594,19 @@ def _value(text: str) -> Any:
     return text if findings or isinstance(value, list | dict | str) or value is None else value
 
 
-def _objects(value: Any, at: Location, key: str) -> Iterator[tuple[Location, dict[str, Any]]]:
-    """The objects in a list of a raw object at ``at``, and their places; pydantic reports whatever else is there."""
-    listed = value.get(key) if isinstance(value, dict) else None
+def _objects(value: Mapping[str, Any], at: Location, key: str) -> Iterator[tuple[Location, dict[str, Any]]]:
+    """The objects in a list of a raw object at ``at``, and their places; ``RawSweep`` refuses all else."""
+    listed = value.get(key)
     for index, entry in enumerate(listed if isinstance(listed, list) else []):
         if isinstance(entry, dict):
             yield (*at, key, index), entry
 
 
-def _axes_findings(value: Any) -> Iterator[Finding]:
+def _axes_findings(value: Mapping[str, Any]) -> Iterator[Finding]:
     """Problems of axes and exclusions of a raw document, in both of its forms."""
     axes = _Axes(value, ())
-    yield from axes.findings
-    yield from _exclude_findings(value, (), axes.values)
-    quick = value.get("quick") if isinstance(value, dict) else None
-    if isinstance(quick, dict):
+    yield from (*axes.findings, *_exclude_findings(value, (), axes.values))
+    if isinstance(quick := value.get("quick"), dict):
         if "axes" in quick:
             axes = _Axes(quick, ("quick",))
             yield from axes.findings
@@ -634,7 +619,7 @@ class _Axes:
     ``values`` has those that are lists, by the names of the axes.
     """
 
-    def __init__(self, value: Any, at: Location) -> None:
+    def __init__(self, value: Mapping[str, Any], at: Location) -> None:
         self.findings: list[Finding] = []
         self.values: dict[str, list[Any]] = {}
         self._places: dict[str, Location] = {}
@@ -690,7 +675,7 @@ class _Axes:
         """Refuse combinations that an entry has already."""
         seen: list[Any] = []
         for point in points:
-            plain = [axis.comparable(point[axis.name].value) for axis in axes]
+            plain = [_comparable(axis.quantity, point[axis.name].value) for axis in axes]
             if plain in seen:
                 others = ", ".join(axis.name for axis in axes[1:])
                 got = ", ".join(render(value) for value, _ in point.values())
@@ -738,7 +723,7 @@ def _kind(axis: Axis) -> str | None:
     return None if axis.quantity is None else kinds.get(axis.quantity, axis.quantity)
 
 
-def _exclude_findings(value: Any, at: Location, known: Mapping[str, Sequence[Any]]) -> Iterator[Finding]:
+def _exclude_findings(value: Mapping[str, Any], at: Location, known: Mapping[str, Sequence[Any]]) -> Iterator[Finding]:
     for place, entry in _objects(value, at, "exclude"):
         if not entry:
             yield Finding(place, "is empty: it would exclude everything", "{}", "an axis and its value")

@@ -152,9 +152,9 @@ seconds; a dead one never does, and a run should report that within a minute."""
 LOAD_CLIENTS, LOAD_CONNS = 100, 10
 
 
-KEY_SIZE = kinds.integer(1, contract.KEY_SIZE_MAX_BYTES)
-VAL_SIZE = kinds.integer(1, contract.VAL_SIZE_MAX_BYTES)
-KEY_COUNT = kinds.integer(1, contract.KEY_SPACE_MAX)
+KEY_SIZE = kinds.integer(1, contract.MOST["keySize"])
+VAL_SIZE = kinds.integer(1, contract.MOST["valSize"])
+KEY_COUNT = kinds.integer(1, contract.MOST["keySpace"])
 KEY_TEXT_MAX = 200
 # Part of the names of scenarios, where it must not be a glob, and of a column of the CSV.
 _KEY_PATTERN = f"[0-9A-Za-z/._:-]{{1,{KEY_TEXT_MAX}}}"
@@ -227,11 +227,12 @@ class Dataset(Record):
 
 
 # The limits of the benchmark server: a load of a file is never refused there.
-LENGTH_MIN_NS = round(contract.DURATION_MIN_S * 10**9)
+TOTAL_MAX = contract.MOST["total"]
+LENGTH_MIN_NS = round(contract.LEAST["duration"] * 10**9)
 # Half of the server's limit for a benchmark leaves the warm-up and the end their time.
-LENGTH_MAX_NS = contract.RUN_TIMEOUT_MAX_S // 2 * 10**9
-TIMEOUT_MAX_NS = contract.REQUEST_TIMEOUT_MAX_S * 10**9
-STALL_TIMEOUT_MAX_NS = contract.STALL_TIMEOUT_MAX_S * 10**9
+LENGTH_MAX_NS = contract.MOST["runTimeout"] // 2 * 10**9
+TIMEOUT_MAX_NS = contract.MOST["requestTimeout"] * 10**9
+STALL_TIMEOUT_MAX_NS = contract.MOST["stallTimeout"] * 10**9
 # Less than the server takes.
 WARMUP_MAX_NS = 3_600 * 10**9
 # The server's limit leaves room for the seeds of later repetitions.
@@ -247,7 +248,7 @@ def axis(item: Form) -> Listed:
 
 def _parse_warmup(value: object) -> Warmup:
     if isinstance(value, int) and not isinstance(value, bool):
-        if not 1 <= value <= contract.TOTAL_MAX:
+        if not 1 <= value <= TOTAL_MAX:
             raise ValueError("is out of range")
         return Warmup(requests=value)
     try:
@@ -265,9 +266,9 @@ def _written_warmup(warmup: Warmup) -> Any:
 
 WARMUP = Kind(
     _parse_warmup,
-    f'a number of requests from 1 to {contract.TOTAL_MAX}, or a duration such as "2s", from '
+    f'a number of requests from 1 to {TOTAL_MAX}, or a duration such as "2s", from '
     f"{format_duration(LENGTH_MIN_NS)} to {format_duration(WARMUP_MAX_NS)}",
-    {"anyOf": [{"type": "integer", "minimum": 1, "maximum": contract.TOTAL_MAX}, {"type": "string"}]},
+    {"anyOf": [{"type": "integer", "minimum": 1, "maximum": TOTAL_MAX}, {"type": "string"}]},
     hints.warmups,
     _written_warmup,
     "duration",
@@ -289,7 +290,7 @@ class Load(Record):
     sends it, durations in seconds, and leaves ``None`` out).
     """
 
-    total: int | None = keyed(kinds.integer(1, contract.TOTAL_MAX), "number of requests", default=None, request="total")
+    total: int | None = keyed(kinds.integer(1, TOTAL_MAX), "number of requests", default=None, request="total")
     duration_ns: int | None = keyed(
         kinds.duration(LENGTH_MIN_NS, LENGTH_MAX_NS),
         "as many requests as start within this time, in place of total",
@@ -304,7 +305,9 @@ class Load(Record):
         default="constant",
     )
     clients: int = field(metadata={"request": "clients"})
-    conns: int = keyed(kinds.integer(1, contract.CONNS_MAX), "TCP connections that the clients share", request="conns")
+    conns: int = keyed(
+        kinds.integer(1, contract.MOST["conns"]), "TCP connections that the clients share", request="conns"
+    )
     warmup: Warmup = keyed(WARMUP, "what runs ahead and is in no figure", default=NO_WARMUP)
     request_timeout_ns: int = keyed(
         kinds.duration(LENGTH_MIN_NS, TIMEOUT_MAX_NS),

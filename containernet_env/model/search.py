@@ -21,7 +21,7 @@ BEYOND = 10
 """A percentile with fewer requests beyond it is unreliable; of 1000 requests, p99 has 10 beyond it."""
 LOW_PER_S = Decimal(10)
 """The lowest rate unless a file names one. It is probed only where the objective is missed at the rates above it."""
-RATE_MIN, RATE_MAX = Decimal(str(contract.RATE_MIN_PER_S)), Decimal(contract.RATE_MAX_PER_S)
+RATE_MIN, RATE_MAX = Decimal(str(contract.LEAST["rate"])), Decimal(contract.MOST["rate"])
 HIGH_PER_S = RATE_MAX
 """The highest rate unless a file names one: the benchmark server's bound."""
 STEP_NS = 5 * 10**9

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.model.load_contract import RUN_TIMEOUT_MAX_S
+from containernet_env.model import load_contract as contract
 from containernet_env.model.scenario import Load, Scenario
 from containernet_env.runs.load import Answer, BenchmarkServer, Progress, dial_timeout_s, request_of
 from containernet_env.runs.target import Target
@@ -367,7 +367,7 @@ def timeout_s(scenario: Scenario, waits: Waits = NEAR) -> float:
     """Time limit of a scenario: its schedule and the round trips of its requests are added."""
     in_turn = -(-((scenario.total or 0) + scenario.warmup.requests) // scenario.clients)
     limit_s = SCENARIO_TIMEOUT_S + (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0)
-    return min(limit_s + in_turn * waits.request_s, float(RUN_TIMEOUT_MAX_S))
+    return min(limit_s + in_turn * waits.request_s, float(contract.MOST["runTimeout"]))
 
 
 class Follower:

@@ -29,7 +29,7 @@ TIMELINE_STEP_S = 0.1
 
 def dial_timeout_s(waits: Waits) -> float:
     """Time limit for opening all connections of a load."""
-    return min(_DIAL_TIMEOUT_S + waits.request_s, float(contract.DIAL_TIMEOUT_MAX_S))
+    return min(_DIAL_TIMEOUT_S + waits.request_s, float(contract.MOST["dialTimeout"]))
 
 
 def request_of(
@@ -85,9 +85,9 @@ def request_of(
         body["zipfExponent"] = float(scenario.zipf_exponent)
     if scenario.type == "write":
         order = {"sequentialKeys": True} if scenario.keys == "sequential" else {}
-        return contract.WRITE_PATH, body | order | {"valSize": scenario.val_size}
+        return contract.PATHS["write"], body | order | {"valSize": scenario.val_size}
     if scenario.type == "txn":
-        return contract.TXN_PATH, body | {"valSize": scenario.val_size}
+        return contract.PATHS["txn"], body | {"valSize": scenario.val_size}
     body |= {"consistency": scenario.consistency, "requireFound": True, **_span_fields(scenario.span, prefix)}
     if scenario.verify:
         body["verify"] = True
@@ -96,8 +96,8 @@ def request_of(
     if scenario.verify or scenario.type == "mixed":
         body["valSize"] = scenario.val_size
     if scenario.put_ratio is None:
-        return contract.READ_PATH, body
-    return contract.MIXED_PATH, body | {"ratio": float(scenario.put_ratio)}
+        return contract.PATHS["read"], body
+    return contract.PATHS["mixed"], body | {"ratio": float(scenario.put_ratio)}
 
 
 def _key_fields(scenario: Scenario, prefix: str) -> dict[str, Any]:
@@ -237,7 +237,7 @@ class BenchmarkServer:
         deadline = clock.monotonic() + _KEPT_TIMEOUT_S
         while self._job is not None and clock.monotonic() < deadline:
             try:
-                return self._answer("GET", contract.RESULT_PATH + self._job, None, QUESTION_TIMEOUT_S)
+                return self._answer("GET", contract.PATHS["result"] + self._job, None, QUESTION_TIMEOUT_S)
             except HttpError as error:
                 if error.status == 500:
                     return Answer(None, str(error))

@@ -411,7 +411,7 @@ class Load:
     """The running benchmark: a client below the server that sends requests as long as it can."""
 
     def __init__(self, machine: Machine, server: Process, path: str, body: dict[str, Any]) -> None:
-        self.machine, self.body, self.writes = machine, body, path != contract.READ_PATH
+        self.machine, self.body, self.writes = machine, body, path != contract.PATHS["read"]
         self.client = Process(machine, "benchmark-client", server)
         self.total = int(body["total"])
         self.began_s = self.heard_s = machine.now_s
@@ -804,7 +804,7 @@ class Machine:
             if self.load is not None and self.load.cancelled_s is None:
                 self.load.cancelled_s = self.now_s
             return 200, {}
-        if path.startswith(contract.RESULT_PATH):
+        if path.startswith(contract.PATHS["result"]):
             return 404, {"error": "no such benchmark"}
         self.load = Load(self, server, path, body)
         try:

@@ -241,7 +241,7 @@ QUICK = load_scenarios(QUICK_SCENARIOS)
 def expanded(path: Path, *words: str, kind: str = "write") -> list[Combination]:
     sweep = load_sweep(path, words)
     scenarios = [scenario for scenario in QUICK.scenarios if scenario.type == kind]
-    return expand(sweep, load_config(sweep.topology), QUICK, scenarios)
+    return expand(sweep, load_config(sweep.raw.topology), QUICK, scenarios)
 
 
 def written(folder: Path, **keys: Any) -> Path:
@@ -391,7 +391,7 @@ def test_the_quick_form_takes_the_place_of_what_it_has(tmp_path: Path) -> None:
     alone = load_sweep(written(tmp_path, **QUICK_FORM, quick={"exclude": [{"clients": 50}]}), quick=True)
     assert alone.raw.exclude == ({"clients": 50},) and points(alone) == points(whole)
     other = load_sweep(written(tmp_path, **QUICK_FORM, quick={"scenarios": "s.json"}), quick=True)
-    assert (other.scenarios, other.raw.only, other.topology) == (tmp_path / "s.json", (), THREE)
+    assert (other.raw.scenarios, other.raw.only, other.raw.topology) == (tmp_path / "s.json", (), THREE)
     without = (written(tmp_path, **QUICK_FORM), THREE)
     assert not any(load_sweep(path, quick=True).is_quick for path in without)
 
@@ -452,7 +452,7 @@ def test_what_is_refused_is_told_all_at_once_with_its_place(
         path.write_text(text.replace("TOPOLOGY", "topology.json"))
         try:
             sweep = load_sweep(path, given_settings, quick=quick)
-            expand(sweep, load_config(sweep.topology), QUICK, writes)
+            expand(sweep, load_config(sweep.raw.topology), QUICK, writes)
             told[name] = ["taken"]
         except ConfigError as error:
             told[name] = [str(problem).replace(str(CONFIGS), "CONFIGS") for problem in error.problems]

@@ -364,8 +364,8 @@ def design(
     if quick and scenarios is not None:
         raise UsageError("quick and scenarios both name the scenarios: give one of them")
     sweep = load_sweep(path, settings, quick)
-    base = load_config(sweep.topology)
-    own = sweep.scenarios or base.scenarios or DEFAULT_SCENARIOS
+    base = load_config(sweep.raw.topology)
+    own = sweep.raw.scenarios or base.scenarios or DEFAULT_SCENARIOS
     given = scenarios or (QUICK_SCENARIOS if quick and not sweep.is_quick else own)
     scenario_set = load_scenarios(given)
     chosen = [item.scenario for item in select(scenario_set.scenarios, tuple(only) or sweep.raw.only)]
