@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import UnloadedNetwork
@@ -65,6 +66,15 @@ class Request:
         )[:count]
         copy_ns = self.network.sending_ns(leader, others[0], message)
         return max(ahead * copy_ns + ns for ahead, ns in enumerate(reversed(alone_ns)))
+
+
+class WriteSizes(NamedTuple):
+    """A put or a transaction: from the client and back, forwarded to the leader, and from the leader to a follower."""
+
+    request: int
+    answer: int
+    forwarded: int
+    copied: int
 
 
 def key_bytes(scenario: Scenario) -> int:

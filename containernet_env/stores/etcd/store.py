@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from containernet_env.base import assets
 from containernet_env.base.errors import ConfigError, Problem
@@ -16,7 +16,7 @@ from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores import store
 from containernet_env.stores.etcd.cluster import CLIENT_PORT, PEER_PORT, EtcdCluster, EtcdMember, ExternalEtcd
-from containernet_env.stores.floor import Request, key_bytes
+from containernet_env.stores.floor import Request, WriteSizes, key_bytes
 from containernet_env.stores.store import MemberStart, Timing, Trust
 
 DATA_DIR = "/var/lib/etcd"
@@ -112,15 +112,6 @@ READ_INDEX_ANSWER = _raft(_SMALL, _INDEX, _bytes(_bytes(8)))
 APPEND_ANSWER = _raft(_SMALL, _INDEX)
 COMMIT = _chunk(1 + 8 + 8)
 """An append without entries, which has the commit index."""
-
-
-class WriteSizes(NamedTuple):
-    """A put or a transaction: from the client and back, forwarded to the leader, and from the leader to a follower."""
-
-    request: int
-    answer: int
-    proposal: int
-    append: int
 
 
 # --- timing -----------------------------------------------------------------------------------------------------------
@@ -300,13 +291,13 @@ class Etcd(store.Store):
         leader, receiver = request.leader, request.receiver
         assert leader is not None
         latency_ns = request.client_ns(sizes.request, sizes.answer)
-        copied_ns = request.answered_ns(request.followers_needed, sizes.append, APPEND_ANSWER, sync_ns)
+        copied_ns = request.answered_ns(request.followers_needed, sizes.copied, APPEND_ANSWER, sync_ns)
         agreed_ns = max(sync_ns[leader], copied_ns)
         if receiver == leader:
             return latency_ns + agreed_ns
         heard_ns = agreed_ns + one_way_ns(leader, receiver, COMMIT)
-        synced_ns = one_way_ns(leader, receiver, sizes.append) + sync_ns[receiver]
-        return latency_ns + one_way_ns(receiver, leader, sizes.proposal) + max(heard_ns, synced_ns)
+        synced_ns = one_way_ns(leader, receiver, sizes.copied) + sync_ns[receiver]
+        return latency_ns + one_way_ns(receiver, leader, sizes.forwarded) + max(heard_ns, synced_ns)
 
     def read_ns(self, request: Request) -> float:
         # For a linearizable read the leader makes sure that it still leads by a round of heartbeats; a follower
@@ -330,7 +321,7 @@ class Etcd(store.Store):
         # InternalRaftRequest: a header (field 100, so a tag of two bytes) with the request's id, and the request.
         entry = _bytes(1 + _bytes(_ID) + _bytes(message))
         append = _chunk(_APPEND + _SMALL + _INDEX + entry)
-        return WriteSizes(_request(message), _answer(answer), proposal=_raft(_bytes(entry)), append=append)
+        return WriteSizes(_request(message), _answer(answer), forwarded=_raft(_bytes(entry)), copied=append)
 
     def read_sizes(self, scenario: Scenario) -> tuple[int, int]:
         """The sizes of request and answer of a scenario's reads, with as many keys in an answer as there are at

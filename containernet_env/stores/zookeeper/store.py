@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from containernet_env.model import kinds
 from containernet_env.model.config import Config, Node
@@ -13,7 +13,7 @@ from containernet_env.model.kinds import Kind
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores import store
-from containernet_env.stores.floor import Request, key_bytes
+from containernet_env.stores.floor import Request, WriteSizes, key_bytes
 from containernet_env.stores.store import Download, MemberStart, Timing
 from containernet_env.stores.zookeeper.cluster import (
     CLIENT_PORT,
@@ -135,15 +135,6 @@ def _path(scenario: Scenario) -> int:
     return _text(1 + key_bytes(scenario))
 
 
-class WriteSizes(NamedTuple):
-    """A write: from the client and back, forwarded to the leader, and from the leader to a follower."""
-
-    request: int
-    answer: int
-    forwarded: int
-    proposal: int
-
-
 def write_sizes(scenario: Scenario) -> WriteSizes:
     """Those of a scenario's writes; of writes that create a key a few bytes less than the least is taken."""
     path, data = _path(scenario), _text(scenario.val_size)
@@ -158,7 +149,7 @@ def write_sizes(scenario: Scenario) -> WriteSizes:
         request=_LENGTH + _REQUEST_HEADER + body,
         answer=_LENGTH + _ANSWER_HEADER + answer,
         forwarded=_PACKET + _FORWARDED + body,
-        proposal=_PACKET + _TXN_HEADER + txn + _DIGEST,
+        copied=_PACKET + _TXN_HEADER + txn + _DIGEST,
     )
 
 
@@ -337,10 +328,10 @@ class ZooKeeper(store.Store):
         sizes, others, sync_ns = write_sizes(request.scenario), request.followers_needed, request.sync_ns
         if dict(self.choice.flags).get("forceSync") == "no":
             sync_ns = dict.fromkeys(request.members, 0.0)
-        with_leader_ns = max(sync_ns[request.leader], request.answered_ns(others, sizes.proposal, ACK, sync_ns))
+        with_leader_ns = max(sync_ns[request.leader], request.answered_ns(others, sizes.copied, ACK, sync_ns))
         agreed_ns = with_leader_ns
         if len(request.living) - 1 > others:
-            agreed_ns = min(with_leader_ns, request.answered_ns(others + 1, sizes.proposal, ACK, sync_ns))
+            agreed_ns = min(with_leader_ns, request.answered_ns(others + 1, sizes.copied, ACK, sync_ns))
         served_ns = request.client_ns(sizes.request, sizes.answer) + request.forwarded_ns(sizes.forwarded, COMMIT)
         return served_ns + agreed_ns
 
