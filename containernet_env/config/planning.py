@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from math import inf
 from statistics import fmean
 
 from containernet_env.base.errors import UsageError
@@ -74,13 +75,8 @@ class Estimator:
         self._jitter = has_jitter(topology)
         self._cores = machine_cores
         self._least_cpus = min(float(cpus) if cpus is not None else machine_cores for cpus in member_cpus)
-        rates = [
-            direction.rate_bps
-            for member in self._members
-            for direction in topology.path(member, self._client)[:1]
-            if direction.rate_bps is not None
-        ]
-        self._least_rate_bps = min(rates, default=None)
+        uplinks = (topology.path(member, self._client)[0] for member in self._members)
+        self._least_rate_bps = min(uplink.rate_bps or inf for uplink in uplinks)
 
     @property
     def fastest_leader(self) -> str:
@@ -89,7 +85,8 @@ class Estimator:
 
     def scenario_s(self, scenario: Scenario) -> float:
         """Seconds for one scenario, its own overhead and warm-up included; for a search, of all its probes."""
-        per_request_s = max(self.latency_s(scenario) / scenario.clients, self._cpu_s(scenario), self._links_s(scenario))
+        links_s = 8 * self.sent_bytes(scenario) / self._least_rate_bps
+        per_request_s = max(self.latency_s(scenario) / scenario.clients, self._cpu_s(scenario), links_s)
         if scenario.search is not None:
             return sum(self.scenario_s(probe) for probe in _probes(scenario, 1 / per_request_s))
         measured_s = scenario.scheduled_s or 0.0
@@ -146,9 +143,6 @@ class Estimator:
         alone_s = _mean(scenario, MEMBER_PUT_CPU_S, member_range_s / self._spread(scenario)) / self._least_cpus
         return max((client_s + members_s) / self._cores, alone_s)
 
-    def _links_s(self, scenario: Scenario) -> float:
-        return 0.0 if self._least_rate_bps is None else 8 * self.sent_bytes(scenario) / self._least_rate_bps
-
     def sent_bytes(self, scenario: Scenario) -> float:
         """Bytes per request sent by the member that sends most."""
         key_bytes = len(scenario.key_prefix) + scenario.key_size
@@ -193,7 +187,8 @@ def _check_scenarios(
     ]
     findings += _lacking(config, scenario_set, store)
     for place, event in scenario_set.events:
-        findings += [Finding(place, *told) for told in _event_refusals(config, event, options)]
+        refused = _event_refusals(config, event, options)
+        findings += [Finding(place, message, allowed=allowed) for message, allowed in refused]
     for scenario in scenario_set.scenarios:
         if scenario.search is not None and scenario.member in (None, *names):
             least_ns = round(estimator.least_latency_s(scenario) * 1e9)
@@ -238,23 +233,23 @@ def _check_profile(config: Config, options: PlanOptions, store: Store) -> None:
         raise UsageError(f"profile_member={member!r} is no member of {config.path}: it has {', '.join(names)}")
 
 
-def _event_refusals(config: Config, event: Disruption, options: PlanOptions) -> Iterator[tuple[str, None, str]]:
+def _event_refusals(config: Config, event: Disruption, options: PlanOptions) -> Iterator[tuple[str, str]]:
     """The problems of one event, each with the allowed values."""
     names = [node.name for node in config.nodes]
     words = (*DRAWN_TARGETS, *AFFECTED.values())
     if event.target not in (*words, *names):
-        yield f"is not a member of {config.path}", None, ", ".join(names)
+        yield f"is not a member of {config.path}", ", ".join(names)
         return
     if event.verb == "partition" and len(names) < 2:
-        yield "has no other member to be partitioned from", None, "a topology of two members or more"
+        yield "has no other member to be partitioned from", "a topology of two members or more"
     if event.target == "followers" and len(names) < 2:
-        yield "does not exist", None, "a topology of two members or more"
+        yield "does not exist", "a topology of two members or more"
     if event.verb in ("kill", "restart") and config.etcd.data == "tmpfs":
-        yield "would lose its data, which is on tmpfs", None, f'"data": "disk" in {config.path}, or freeze'
+        yield "would lose its data, which is on tmpfs", f'"data": "disk" in {config.path}, or freeze'
     if event.verb in ("kill", "restart") and options.engine == "containernet":
-        yield "cannot be started again by the original Containernet", None, "the engine builtin, or freeze"
+        yield "cannot be started again by the original Containernet", "the engine builtin, or freeze"
     for name, reason in _unshapeable(config, event, options):
-        yield f"is impossible on the link of {name}: {reason}", None, "a value that fits the rest of that link"
+        yield f"is impossible on the link of {name}: {reason}", "a value that fits the rest of that link"
 
 
 def _unshapeable(config: Config, event: Disruption, options: PlanOptions) -> Iterator[tuple[str, str]]:

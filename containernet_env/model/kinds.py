@@ -369,28 +369,10 @@ def milliseconds(low_ms: int, high_ms: int, such: str) -> Kind:
             raise ValueError("whole milliseconds")
         return time_ms
 
-    def write(time_ms: int) -> str:
-        return f"{time_ms}ms"
-
     form = f'whole milliseconds such as "{such}", from {low_ms}ms to {format_duration(high_ms * 10**6)}'
     what = "a time in whole milliseconds"
-    return bounded(parse, low_ms, high_ms, form, what, _DURATION_SCHEMA, hints.durations, "milliseconds", write)
-
-
-def positive_duration(what: str, form: str) -> Kind:
-    """A duration of more than 0."""
-
-    def parse(value: object) -> int:
-        try:
-            duration_ns = parse_duration(value)
-        except ValueError as error:
-            raise ValueError(f"is not a {what}") from error
-        if duration_ns == 0:
-            raise ValueError(f"is no {what} at all")
-        return duration_ns
-
-    form = f"a number with s, ms, us or ns such as {form}"
-    return Kind(parse, form, _DURATION_SCHEMA, hints.durations, format_duration, "duration")
+    near, write = hints.durations, "{}ms".format
+    return bounded(parse, low_ms, high_ms, form, what, _DURATION_SCHEMA, near, "milliseconds", write)
 
 
 def size(low: int, high: int, such: str, what: str, unlimited: bool = False) -> Kind:
@@ -484,14 +466,6 @@ def parse_name(value: object) -> str:
     return value
 
 
-def _parse_ratio(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
-        raise ValueError("is not a number")
-    if not 0 <= value <= 1:
-        raise ValueError("is out of range")
-    return float(value)
-
-
 def _parse_path(value: object) -> Path:
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError("is not a path")
@@ -520,12 +494,15 @@ MEMBER = Kind(parse_name, "the name of a node", text_schema(NAME_PATTERN), hints
 BOOLEAN = checked(
     lambda value: isinstance(value, bool), "is neither true nor false", "true or false", {"type": "boolean"}
 )
-RATIO = Kind(
-    _parse_ratio,
+RATIO = bounded(
+    lambda value: float(parse_number(value)),
+    0,
+    1,
     "a number from 0 to 1 such as 0.01",
+    "a number",
     {"type": "number", "minimum": 0, "maximum": 1},
     hints.numbers,
-    quantity="number",
+    "number",
 )
 PATH = Kind(
     _parse_path,

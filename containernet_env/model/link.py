@@ -120,7 +120,7 @@ class Jitter(_Checked):
         kinds.choice(*REACH), "how it is drawn (normal: the value is the standard deviation)"
     )
     ns: int = keyed(
-        kinds.positive_duration("jitter", '"500us", more than 0'),
+        kinds.duration(1, DELAY_MAX_NS, such="500us", unit="ms", what="a jitter"),
         "size of the jitter, at most the delay, with normal a quarter of it",
         "value",
     )
@@ -130,8 +130,8 @@ class Jitter(_Checked):
         default=False,
     )
     correlation_ns: int | None = keyed(
-        kinds.positive_duration("jitter", f'"10ms", at least {LEAST_CORRELATION} times the value, without reorder'),
-        "how slowly the delay varies (10 times the value)",
+        kinds.duration(LEAST_CORRELATION, 10 * DELAY_MAX_NS, such="10ms", unit="ms", what="a correlation time"),
+        f"how slowly the delay varies without reorder, at least {LEAST_CORRELATION} times the value (10 times it)",
         "correlation",
         default=None,
     )

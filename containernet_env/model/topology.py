@@ -124,22 +124,22 @@ class Topology:
         nodes = reversed(self._nodes(a, b))
         return tuple(Hop(node, following, self._directions[node][following]) for node, following in pairwise(nodes))
 
-    def expected_rtt_ns(self, a: str, b: str, frame_bytes: int = PROBE_FRAME_BYTES) -> int:
-        """Propagation plus the frame's serialization at every hop: switches store and forward frames."""
-        return sum(hop.delay_ns + hop.serialization_ns(frame_bytes) for hop in self._round_trip(a, b))
+    def expected_rtt_ns(self, a: str, b: str) -> int:
+        """Propagation plus a probe's serialization at every hop: switches store and forward frames."""
+        return sum(hop.delay_ns + hop.serialization_ns(PROBE_FRAME_BYTES) for hop in self._round_trip(a, b))
 
-    def rtt(self, a: str, b: str, frame_bytes: int = PROBE_FRAME_BYTES) -> RttExpectation:
+    def rtt(self, a: str, b: str) -> RttExpectation:
         """Both figures for one pair."""
         propagation_ns = sum(hop.delay_ns for hop in self._round_trip(a, b))
-        return RttExpectation(a, b, propagation_ns, self.expected_rtt_ns(a, b, frame_bytes), frame_bytes)
+        return RttExpectation(a, b, propagation_ns, self.expected_rtt_ns(a, b))
 
-    def rtt_pairs(self, frame_bytes: int = PROBE_FRAME_BYTES) -> tuple[RttExpectation, ...]:
+    def rtt_pairs(self) -> tuple[RttExpectation, ...]:
         """Every unordered pair of hosts, in host order: n * (n - 1) / 2 entries."""
-        return tuple(self.rtt(a.name, b.name, frame_bytes) for a, b in combinations(self.hosts, 2))
+        return tuple(self.rtt(a.name, b.name) for a, b in combinations(self.hosts, 2))
 
-    def largest_member_rtt(self, frame_bytes: int = PROBE_FRAME_BYTES) -> RttExpectation | None:
+    def largest_member_rtt(self) -> RttExpectation | None:
         """The member pair with the largest expected RTT, the first of equals; ``None`` for one member."""
-        pairs = (self.rtt(a.name, b.name, frame_bytes) for a, b in combinations(self.members, 2))
+        pairs = (self.rtt(a.name, b.name) for a, b in combinations(self.members, 2))
         return max(pairs, key=lambda pair: pair.expected_ns, default=None)
 
     def longest_rtts_ns(self) -> dict[str, int]:

@@ -17,7 +17,7 @@ from containernet_env.base.programs import UserProgram
 from containernet_env.base.units import format_ms
 from containernet_env.model.config import Config, Node, StoreChoice
 from containernet_env.model.kinds import Kind, checked
-from containernet_env.model.scenario import Consistency, Scenario, is_path
+from containernet_env.model.scenario import CONSISTENCY_NAMES, Scenario, is_path
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores.cluster import Cluster, Member, MemberPlace
 from containernet_env.stores.external import ExternalCluster, ExternalConnection, Login, OwnKeys
@@ -68,7 +68,6 @@ Features are those that topologies and scenarios can request of a store, by the 
 """
 ELECTIONS = "heartbeat_interval", "election_timeout"
 RANGES = "span", "limit", "keysOnly", "countOnly"
-_CONSISTENCIES: Mapping[Consistency, str] = {"l": "linearizable", "s": "serializable", "default": "default"}
 
 
 def of_scenario(scenario: Scenario) -> Iterator[tuple[str, str]]:
@@ -76,7 +75,7 @@ def of_scenario(scenario: Scenario) -> Iterator[tuple[str, str]]:
     span, consistency = scenario.span, scenario.consistency
     requests = {
         ("txn", "type"): scenario.type == "txn",
-        (_CONSISTENCIES[consistency or "l"], "consistency"): consistency is not None,
+        (CONSISTENCY_NAMES[consistency or "l"], "consistency"): consistency is not None,
         ("span", "spanKeys"): span.keys,
         ("span", "prefix"): span.prefix is not None,
         ("span", "span"): span.start is not None,
