@@ -31,7 +31,7 @@ from containernet_env.model.search import Saturation
 from containernet_env.model.topology import HostRole, Link, RttExpectation, Topology, frames_of, has_jitter, star
 from containernet_env.stores.http_service import MOST_KEYS
 from containernet_env.stores.kinds import store_of
-from containernet_env.stores.store import CLIENT_SECRETS, MemberStart, Store, Timing, go_environment, of_scenario
+from containernet_env.stores.store import CLIENT_SECRETS, MemberStart, Store, Timing, go_environment
 
 # CPU seconds of one request: the client's share, and the share of each member involved.
 CLIENT_CPU_S = 0.06e-3
@@ -204,14 +204,10 @@ def _check_scenarios(
 def _lacking(config: Config, scenario_set: ScenarioSet, store: Store) -> list[Finding]:
     """All features in scenarios that the store lacks, once for each place of the file."""
     cannot = f"cannot be done: {store.title}, the store of {config.path},"
-    most = store.largest_value_bytes
     found: dict[Finding, None] = {}
     for scenario in scenario_set.scenarios:
         block = scenario_set.block_of.get(scenario.name)
-        lacks = {key: reason for feature, key in of_scenario(scenario) if (reason := store.lacks.get(feature))}
-        if most is not None and scenario.val_size > most:
-            lacks = {"data": f"takes values of at most {most} bytes", **lacks}
-        for key, reason in lacks.items():
+        for key, reason in store.refused(scenario):
             if block is None:
                 found[Finding(("scenarios",), f"{key} of {scenario.name} {cannot} {reason}")] = None
             elif key in block.given:

@@ -163,13 +163,6 @@ def _refused_binary(raw: RawStore | RawProgram) -> Iterator[Refused]:
             yield Refused(str(error), ALLOWED, "binary")
 
 
-def _refused(kind: Kind, value: object, *place: str) -> Iterator[Refused]:
-    try:
-        kind.read(value)
-    except Refused as refused:
-        yield Refused(refused.message, refused.allowed, place)
-
-
 @section
 class RawProgram(RawRequests):
     """A service whose members are started here, from a program of the user's."""
@@ -217,9 +210,12 @@ class RawStore(Section):
     _binary_is_that_of_the_kind = rule(_refused_binary)
 
     @rule
-    def _version_is_known(self) -> Iterator[Refused]:
+    def _version_is_known(self) -> None:
         if self.version is not None:
-            yield from _refused(KINDS[self.kind].versions, self.version, "version")
+            try:
+                KINDS[self.kind].versions.read(self.version)
+            except Refused as refused:
+                refuse(refused.message, refused.allowed, "version")
 
     @rule
     def _flags_are_of_the_kind(self) -> Iterator[Refused]:
@@ -230,10 +226,10 @@ class RawStore(Section):
                 message = f"is not a flag that {kind.name} may be given{f', did you mean {near}?' if near else ''}"
                 yield Refused(message, ", ".join(kind.flags) or "none", ("flags", name), render(name), at_key=True)
                 continue
-            wrong = [*_refused(kind.flags[name], value, "flags", name)]
-            yield from wrong
-            if not wrong:
+            try:
                 good[name] = kind.flags[name].canonical(value)
+            except Refused as refused:
+                yield Refused(refused.message, refused.allowed, ("flags", name))
         if len(good) == len(self.flags or {}) and (clash := kind.clash(good)) is not None:
             name, message, allowed = clash
             yield Refused(message, allowed, ("flags", name))
@@ -267,6 +263,5 @@ def store_choice(raw: StoreValue) -> StoreChoice:
         assert raw.binary is not None  # refused otherwise
         return StoreChoice(raw.kind, binary=read_program(raw.binary), service=raw.service)
     kind = KINDS[raw.kind]
-    version = None if raw.version is None else str(kind.versions.parse(raw.version))
     flags = tuple((name, kind.flags[name].canonical(value)) for name, value in sorted((raw.flags or {}).items()))
-    return StoreChoice(raw.kind, version, flags, None if raw.binary is None else read_program(raw.binary))
+    return StoreChoice(raw.kind, raw.version, flags, None if raw.binary is None else read_program(raw.binary))

@@ -69,24 +69,6 @@ Features are those that topologies and scenarios can request of a store, by the 
 ELECTIONS = "heartbeat_interval", "election_timeout"
 RANGES = "span", "limit", "keysOnly", "countOnly"
 
-
-def of_scenario(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """The features that a scenario needs, each with the key of its block that requests it."""
-    span, consistency = scenario.span, scenario.consistency
-    requests = {
-        ("txn", "type"): scenario.type == "txn",
-        (CONSISTENCY_NAMES[consistency or "l"], "consistency"): consistency is not None,
-        ("span", "spanKeys"): span.keys,
-        ("span", "prefix"): span.prefix is not None,
-        ("span", "span"): span.start is not None,
-        ("limit", "limit"): span.limit is not None,
-        ("keysOnly", "keysOnly"): span.answer == "keys",
-        ("countOnly", "countOnly"): span.answer == "count",
-        ("history", "history"): scenario.history,
-    }
-    return (feature for feature, is_requested in requests.items() if is_requested)
-
-
 # --- images and hosts -------------------------------------------------------------------------------------------------
 
 
@@ -305,6 +287,26 @@ class Store(ABC):
     def clash(cls, flags: Mapping[str, int | str]) -> tuple[str, str, str] | None:
         """The fault of a combination of flags, if there is one: the flag, the fault, the allowed values."""
         return None
+
+    def refused(self, scenario: Scenario) -> Iterator[tuple[str, str]]:
+        """What a scenario needs and the store lacks: the key of its block, and why, as the end of a sentence."""
+        if self.largest_value_bytes is not None and scenario.val_size > self.largest_value_bytes:
+            yield "data", f"takes values of at most {self.largest_value_bytes} bytes"
+        span, consistency = scenario.span, scenario.consistency
+        needs = {
+            ("txn", "type"): scenario.type == "txn",
+            (CONSISTENCY_NAMES[consistency or "l"], "consistency"): consistency is not None,
+            ("span", "spanKeys"): span.keys,
+            ("span", "prefix"): span.prefix is not None,
+            ("span", "span"): span.start is not None,
+            ("limit", "limit"): span.limit is not None,
+            ("keysOnly", "keysOnly"): span.answer == "keys",
+            ("countOnly", "countOnly"): span.answer == "count",
+            ("history", "history"): scenario.history,
+        }
+        for (feature, key), is_needed in needs.items():
+            if is_needed and (reason := self.lacks.get(feature)) is not None:
+                yield key, reason
 
     @property
     @abstractmethod
