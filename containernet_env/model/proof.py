@@ -34,12 +34,11 @@ class Check:
     @property
     def line(self) -> str:
         """One line for people."""
+        text = f"{self.kind} of {self.subject} ({self.configured})"
         if self.verdict == "wrong":
-            return (
-                f"{self.kind} of {self.subject}: {self.configured} configured, {self.measured} measured, "
-                f"allowed {self.allowed}" + (f": {self.why}" if self.why else "")
-            )
-        return f"{self.kind} of {self.subject} ({self.configured})" + (f": {self.why}" if self.why else "")
+            text = f"{self.kind} of {self.subject}: {self.configured} configured, {self.measured} measured, "
+            text += f"allowed {self.allowed}"
+        return ": ".join(filter(None, (text, self.why)))
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
