@@ -63,7 +63,7 @@ def set_up(report: SetupReport, store: Store = DEFAULT, stop: Stop | None = None
             return True
         if needs := found.disk_needs():
             with report.stage("disk") as stage:
-                stage.done(missing.require(needs))
+                stage.done(missing.require_disk(needs))
         _Work(found, steps).run()
     return True
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 from containernet_env.base import assets, programs
 from containernet_env.base.assets import GoModule
 from containernet_env.base.errors import MissingRequirementError
+from containernet_env.base.units import describe_size
 from containernet_env.hosts import engine
 from containernet_env.setup import builds, images, packages
 from containernet_env.setup.images import Images
@@ -17,44 +20,29 @@ from containernet_env.stores.kinds import DEFAULT
 from containernet_env.stores.store import Download, Store
 
 MB = 1_000_000
-
-# Installed size plus the downloaded archives.
-PACKAGES = {"docker.io": 400 * MB, "mininet": 60 * MB, "mmdebstrap": 30 * MB}
-OTHER_PACKAGE = 20 * MB
-GO_TOOLCHAIN = 350 * MB
-# The root file system and its archive while the base image is made; the image itself is the engine's.
-BASE_WORK = 350 * MB
-IMAGES = {"base": 170 * MB, "benchmark": 40 * MB}
+# Roughly: packages with their archives, the fetched Go, and the root file system while the base image is made.
+_DOCKER, _OTHER_PACKAGE, _GO, _BASE_WORK = 400 * MB, 40 * MB, 350 * MB, 350 * MB
+_IMAGES = {"base": 170 * MB, "benchmark": 40 * MB, DEFAULT.image.name: DEFAULT.image.disk_bytes}
 
 
-@dataclass(frozen=True)
-class Need:
-    """``size`` bytes that will be written below ``path``."""
-
-    path: Path
-    size: int
-
-
-def require(needs: Iterable[Need]) -> str:
-    """Check that every file system has enough free space; returns needed and free space as one line.
+def require_disk(needs: Iterable[tuple[Path, int]]) -> str:
+    """The space that is needed and free on each file system, as one line; ``needs`` are bytes below folders.
 
     Raises ``MissingRequirementError`` naming each file system that is too small.
     """
-    sums: dict[int, tuple[Path, int]] = {}
-    for need in needs:
-        place = need.path
+    places: dict[int, Path] = {}
+    sums: Counter[int] = Counter()
+    for place, size in needs:
         while not place.exists():
             place = place.parent
         device = place.stat().st_dev
-        path, size = sums.get(device, (place, 0))
-        sums[device] = (path, size + need.size)
+        places.setdefault(device, place)
+        sums[device] += size
     parts, lacking = [], []
-    for path, size in sums.values():
-        free = free_bytes(path)
-        text = f"about {gigabytes(size)} on {mount_point(path)} ({gigabytes(free)} free)"
-        parts.append(text)
-        if free < size:
-            lacking.append(text)
+    for device, size in sums.items():
+        free = shutil.disk_usage(places[device]).free
+        parts.append(f"about {describe_size(size)} on {mount_point(places[device])} ({describe_size(free)} free)")
+        lacking += parts[-1:] if free < size else []
     if lacking:
         raise MissingRequirementError(
             f"not enough disk for the set-up: it needs {', '.join(lacking)}",
@@ -69,20 +57,6 @@ def mount_point(path: Path) -> Path:
     while not os.path.ismount(path):
         path = path.parent
     return path
-
-
-def free_bytes(path: Path) -> int:
-    """Free bytes of the file system of ``path``, without its reserve."""
-    stat = os.statvfs(path)
-    return stat.f_bavail * stat.f_frsize
-
-
-def gigabytes(size: int) -> str:
-    """A size for people: "60 MB", "1.4 GB", "12 GB"."""
-    if size < 1e8:
-        return f"{size / 1e6:.0f} MB"
-    value = size / 1e9
-    return f"{value:.1f} GB" if value < 9.95 else f"{value:.0f} GB"
 
 
 # The engine's default folder of images; used for free space while no engine runs.
@@ -114,25 +88,18 @@ class Missing:
         parts += [f"the {name} image" for name in self.images]
         return "; ".join(parts) or "nothing"
 
-    def disk_needs(self) -> list[Need]:
+    def disk_needs(self) -> list[tuple[Path, int]]:
         """Bytes that will be written, by folder."""
         own = self.store.image
-        needs = []
-        if self.packages:
-            needs.append(Need(Path("/usr"), sum(PACKAGES.get(name, OTHER_PACKAGE) for name in self.packages)))
-        if self.modules:
-            caches = sum(module.disk_bytes for module in self.modules)
-            needs.append(Need(Path(builds.home()), caches))
-            if builds.find() is None:
-                needs.append(Need(assets.own(), GO_TOOLCHAIN))
-        if self.images:
-            known = {**IMAGES, DEFAULT.image.name: DEFAULT.image.disk_bytes}
-            size = sum(known.get(name, own.disk_bytes) for name in self.images)
-            if own.binary is not None and {own.name, own.label} & set(self.images):
-                size += len(own.binary.content())  # raises MissingRequirementError
-            needs.append(Need(engine_data(), size))
+        needs = [(Path("/usr"), _DOCKER if name == "docker.io" else _OTHER_PACKAGE) for name in self.packages]
+        needs += [(Path(builds.home()), module.disk_bytes) for module in self.modules]
+        if self.modules and builds.find() is None:
+            needs.append((assets.own(), _GO))
+        needs += [(engine_data(), _IMAGES.get(name, own.disk_bytes)) for name in self.images]
+        if own.binary is not None and {own.name, own.label} & set(self.images):
+            needs.append((engine_data(), len(own.binary.content())))  # raises MissingRequirementError
         if any(name.startswith("base") for name in self.images):
-            needs.append(Need(images.WORK, BASE_WORK))
+            needs.append((images.WORK, _BASE_WORK))
         return needs
 
 

@@ -41,7 +41,7 @@ from containernet_env.runs.progress import Silent
 from containernet_env.setup import builds, dockerd, images, missing, packages
 from containernet_env.setup.commands import CommandError, Commands, Steps, Stopped, only_one
 from containernet_env.setup.images import Images
-from containernet_env.setup.missing import MB, Missing, Need
+from containernet_env.setup.missing import MB, Missing
 from containernet_env.stores.kinds import DEFAULT, KINDS
 from containernet_env.stores.store import Download, Store
 from tests.simulated_time import START_NS, World, simulated
@@ -160,12 +160,14 @@ def test_a_step_is_one_line_with_what_it_took(tmp_path: Path) -> None:
 
 
 def test_needs_of_one_file_system_add_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    needs = [Need(tmp_path, 1000 * MB), Need(tmp_path / "not" / "yet" / "there", 500 * MB)]
-    monkeypatch.setattr(missing, "free_bytes", lambda path: 1500 * MB)
-    assert missing.require(needs) == f"needs about 1.5 GB on {missing.mount_point(tmp_path)} (1.5 GB free)"
-    monkeypatch.setattr(missing, "free_bytes", lambda path: 1499 * MB)
-    with pytest.raises(MissingRequirementError, match=r"about 1\.5 GB on .* \(1\.5 GB free\)\n.*Make room"):
-        missing.require(needs)
+    needs = [(tmp_path, 1 << 30), (tmp_path / "not" / "yet" / "there", 1 << 29)]
+    usage = SimpleNamespace(free=3 << 29)
+    monkeypatch.setattr(missing.shutil, "disk_usage", lambda path: usage)
+    text = f"about 1.5 GiB on {missing.mount_point(tmp_path)} (1.5 GiB free)"
+    assert missing.require_disk(needs) == f"needs {text}"
+    usage.free -= 1
+    with pytest.raises(MissingRequirementError, match=r"about 1\.5 GiB on .* \(1\.5 GiB free\)\n.*Make room"):
+        missing.require_disk(needs)
 
 
 def test_disk_is_only_asked_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +176,7 @@ def test_disk_is_only_asked_for_what_is_missing(monkeypatch: pytest.MonkeyPatch)
     assert missing.engine_data() == Path("/data")
 
     def size(found: Missing) -> int:
-        return sum(need.size for need in found.disk_needs())
+        return sum(size for _, size in found.disk_needs())
 
     assert size(Missing(engine=True)) == 0 < size(Missing(images=("etcd",))) < 100 * MB
     everything = Missing(("docker.io", "mininet"), True, assets.modules(), ("base", "etcd", "benchmark"))
