@@ -6,20 +6,15 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.status import Status
-from rich.text import Text
 
 from containernet_env.base import clock
 from containernet_env.base.errors import MissingRequirementError, UsageError
 from containernet_env.cli.arguments import CONFIG, testbed_options
-from containernet_env.cli.terminal import StopSignals, TerminalProgress
+from containernet_env.cli.terminal import StageLines, StopSignals, TerminalProgress, plain_console
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import schema_of
 from containernet_env.hosts import engine
@@ -30,10 +25,6 @@ from containernet_env.runs import clean
 if TYPE_CHECKING:
     from containernet_env.network.rtt import Tolerance
     from containernet_env.runs.testbed import Testbed
-
-NAME_WIDTH = 15
-# The duration of shorter steps is not printed: they involve no work.
-_SHOWN_FROM_S = 0.05
 
 
 @click.command(name="setup", context_settings={"ignore_unknown_options": True})
@@ -46,7 +37,7 @@ def setup_command(then: tuple[str, ...]) -> int:
     `-- COMMAND ...` the process becomes that command afterwards.
     """
     began = clock.monotonic()
-    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    console = plain_console(soft_wrap=True)
     report = ConsoleReport(console)
     with StopSignals(resume=lambda: "The same command goes on where the set-up was interrupted."):
         # Imported here, under the signal handlers: it brings the Docker SDK.
@@ -64,61 +55,14 @@ def setup_command(then: tuple[str, ...]) -> int:
     return 0
 
 
-class ConsoleReport:
-    """Reports the steps of a set-up: a line per ended step, and on a terminal the running ones below them."""
+class ConsoleReport(StageLines):
+    """The steps of a set-up; short ones involve no work."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._lock = clock.Lock()
-        self._running: list[str] = []
-        self._status: Status | None = None
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[ConsoleStage]:
-        """A step; several may run at once. One that ends without an error shows its line."""
-        began, stage = clock.monotonic(), ConsoleStage()
-        self._show(self._running.append, name)
-        try:
-            yield stage
-        finally:
-            self._show(self._running.remove, name)
-        line = Text(f"  {name:<{NAME_WIDTH}} {stage.text}")
-        if (seconds := clock.monotonic() - began) >= _SHOWN_FROM_S:
-            line.append(f"  ({seconds:.1f} s)", "dim")
-        self._console.print(line)
-
-    def note(self, text: str) -> None:
-        """A line of its own."""
-        self._console.print(Text(f"  {text}", style="yellow"))
-
-    def _show(self, change: Callable[[str], None], name: str) -> None:
-        """Show the running steps after a change of them."""
-        with self._lock:
-            change(name)
-            if not self._console.is_terminal:
-                return
-            text = f"{', '.join(self._running)} ..."
-            if self._status is not None and not self._running:
-                self._status.stop()
-                self._status = None
-            elif self._status is not None:
-                self._status.update(text)
-            else:
-                self._status = self._console.status(text)
-                self._status.start()
+    width = 15
+    shown_from_s = 0.05
 
 
-class ConsoleStage:
-    """One step on a `ConsoleReport`."""
-
-    text = ""
-
-    def done(self, text: str) -> None:
-        """The result of the step."""
-        self.text = text
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("endpoints", type=CONFIG, required=False)
 def clean_command(endpoints: Path | None) -> None:
     """Remove what killed runs left behind: only what carries our label and whose run is over.
@@ -164,7 +108,7 @@ def _clean_cluster(path: Path) -> None:
         click.echo(f"left as it is: {record.prefix} of a killed run at {', '.join(record.endpoints)}")
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command()
 @click.argument("config", type=CONFIG)
 @click.option("-c", "commands", multiple=True, metavar="CMD", help="Run CMD instead of opening the command line; "
               "repeatable, stops at the first that fails and leaves with its exit status.")  # fmt: skip
@@ -196,11 +140,10 @@ def shell_command(
     from containernet_env.runs.testbed import Testbed
     from containernet_env.setup import ready_images
 
-    console = Console(highlight=False, markup=False, emoji=False, stderr=True)
     plan = prepare_shell(config, **choices)
     require_root()
     engines.require(plan)
-    progress = TerminalProgress(console)
+    progress = TerminalProgress(plain_console(stderr=True))
     refuse_while_measured()
     with StopSignals() as stop:
         images = ready_images(plan.store, progress)
@@ -217,7 +160,7 @@ def shell_command(
                 relay.start()
                 taken = f"port {port} is taken; " if relay.port_taken else ""
                 progress.note(f"{taken}the benchmark server answers at http://127.0.0.1:{relay.port}")
-                status = _run_commands(testbed, commands) if commands else _interact(testbed)
+                status = _use(testbed, commands)
                 if status == 0 and testbed.failure is not None:
                     status = 1
             finally:
@@ -238,28 +181,13 @@ def _report_failure(kind: str, text: str, subject: str | None = None) -> None:
         click.echo(f"error: {text}; the network is gone, exit and start again", err=True)
 
 
-def _interact(testbed: Testbed) -> int:
-    """Mininet's command line on the testbed's network; Ctrl-C ends a command, not the session."""
-    from containernet_env.containernet.shell import CommandLine, show_on_standard_output
-    from containernet_env.runs.labs import Lab
-
-    show_on_standard_output()
-
-    # The command line expects Ctrl-C as KeyboardInterrupt; SIGTERM and SIGHUP still end the session.
-    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        CommandLine(testbed.net, crashes=Lab(testbed))
-    finally:
-        signal.signal(signal.SIGINT, ours)
-    return 0
-
-
-def _run_commands(testbed: Testbed, commands: tuple[str, ...]) -> int:
+def _use(testbed: Testbed, commands: tuple[str, ...]) -> int:
     """Run each command as the command line would; the exit status of the first that fails, else 0.
 
-    No command starts on a network that is gone; the caller reports that.
+    No command starts on a network that is gone; the caller reports that. Without any, open Mininet's command line, in
+    which Ctrl-C ends a command, not the session.
     """
-    from containernet_env.containernet.shell import run_command, show_on_standard_output
+    from containernet_env.containernet.shell import CommandLine, run_command, show_on_standard_output
     from containernet_env.runs.labs import Lab
 
     show_on_standard_output()
@@ -268,9 +196,16 @@ def _run_commands(testbed: Testbed, commands: tuple[str, ...]) -> int:
     for line in commands:
         if testbed.failure is not None:
             break
-        status = run_command(testbed.net, line, lab)
-        if status != 0:
+        if (status := run_command(testbed.net, line, lab)) != 0:
             return status
+    if commands:
+        return 0
+    # The command line expects Ctrl-C as KeyboardInterrupt; SIGTERM and SIGHUP still end the session.
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        CommandLine(testbed.net, crashes=lab)
+    finally:
+        signal.signal(signal.SIGINT, ours)
     return 0
 
 

@@ -22,6 +22,7 @@ from containernet_env.base.units import (
     format_number,
     format_size,
 )
+from containernet_env.cli.terminal import table
 from containernet_env.config.plan import HostPlan, Plan
 from containernet_env.model.link import LinkSpec
 from containernet_env.model.names import listed
@@ -116,9 +117,9 @@ def _says_more(link: LinkSpec) -> bool:
 
 
 def _hosts_table(plan: Plan) -> Table:
-    table = _table("host", "address", ">cpus", ">memory", ">bandwidth", ">delay")
+    shown = table("host", "address", ">cpus", ">memory", ">bandwidth", ">delay")
     for node in plan.config.hosts:
-        table.add_row(
+        shown.add_row(
             node.name,
             f"{node.ip}",
             "unlimited" if node.cpus is None else format_number(node.cpus),
@@ -126,7 +127,7 @@ def _hosts_table(plan: Plan) -> Table:
             _both_ways(_bandwidth, node.link),
             _both_ways(_delay, node.link),
         )
-    return table
+    return shown
 
 
 def _both_ways(shown: Callable[[Mapping[str, str]], str], link: LinkSpec) -> str:
@@ -152,11 +153,11 @@ def _rtt_table(plan: Plan, width: int) -> Table:
 
 def _rtt_matrix(plan: Plan, names: list[str]) -> Table:
     by_pair = {(pair.a, pair.b): format_ms(pair.expected_ns) for pair in plan.rtt}
-    table = _table("", *(f">{name}" for name in names[1:]))
+    shown = table("", *(f">{name}" for name in names[1:]))
     for row in names[:-1]:
         # RTT has no direction: the upper half is sufficient.
-        table.add_row(row, *(by_pair.get((row, column), "") for column in names[1:]))
-    return table
+        shown.add_row(row, *(by_pair.get((row, column), "") for column in names[1:]))
+    return shown
 
 
 def _rtt_groups(pairs: Iterable[RttExpectation]) -> Table:
@@ -164,25 +165,25 @@ def _rtt_groups(pairs: Iterable[RttExpectation]) -> Table:
     pairs = tuple(pairs)
     counts = Counter(pair.expected_ns for pair in pairs)
     examples = {pair.expected_ns: pair for pair in reversed(pairs)}
-    table = _table(">ms", ">pairs", "for example")
+    shown = table(">ms", ">pairs", "for example")
     for expected_ns, count in sorted(counts.items()):
         example = examples[expected_ns]
-        table.add_row(format_ms(expected_ns), str(count), f"{example.a} - {example.b}")
-    return table
+        shown.add_row(format_ms(expected_ns), str(count), f"{example.a} - {example.b}")
+    return shown
 
 
 def _containers_table(plan: Plan) -> Table:
-    table = _table("container", "image", ">memory=swap", ">cpu quota, us", ">GOMEMLIMIT")
+    shown = table("container", "image", ">memory=swap", ">cpu quota, us", ">GOMEMLIMIT")
     for host in plan.hosts:
         quota = "-" if host.cpu_quota_us is None else f"{host.cpu_quota_us}/{host.cpu_period_us}"
-        table.add_row(
+        shown.add_row(
             f"cnenv-{plan.run_id}-{host.name}",
             host.image,
             "-" if host.memory_bytes is None else format_size(host.memory_bytes),
             quota,
             host.environment.get("GOMEMLIMIT", "-"),
         )
-    return table
+    return shown
 
 
 def _shared_settings(hosts: Iterable[HostPlan]) -> list[str]:
@@ -205,10 +206,10 @@ def _links_table(plan: Plan) -> Table:
         for a, b, direction in ((link.a, link.b, link.spec.a_to_b), (link.b, link.a, link.spec.b_to_a))
     ]
     rare = [heading for heading in _RARE if any(heading.lstrip(">") in words for _, _, words in directions)]
-    table = _table("from", "to", ">delay", ">bandwidth", *rare)
+    shown = table("from", "to", ">delay", ">bandwidth", *rare)
     for a, b, words in directions:
-        table.add_row(a, b, _delay(words), _bandwidth(words), *(words.get(name.lstrip(">"), "-") for name in rare))
-    return table
+        shown.add_row(a, b, _delay(words), _bandwidth(words), *(words.get(name.lstrip(">"), "-") for name in rare))
+    return shown
 
 
 _RARE = ("jitter", "loss", ">queue", ">overhead", "uplink", ">seed")
@@ -228,13 +229,13 @@ def _flag_lines(members: list[HostPlan]) -> list[str]:
 
 def _scenarios_table(plan: Plan) -> Table:
     """Those of the first repetition: a thousand of them would be as many identical tables."""
-    table = _table(">#", "scenario", ">requests", ">clients", ">conns", ">about")
+    shown = table(">#", "scenario", ">requests", ">clients", ">conns", ">about")
     first = plan.once
     for number, planned in enumerate(first, start=1):
         scenario = planned.scheduled.scenario
         if planned.loads_dataset:
-            table.add_row("", f"load {plan.dataset.keys} keys of the data set, unmeasured", "", "", "", "")
-        table.add_row(
+            shown.add_row("", f"load {plan.dataset.keys} keys of the data set, unmeasured", "", "", "", "")
+        shown.add_row(
             str(number),
             scenario.name,
             _length(scenario),
@@ -243,8 +244,8 @@ def _scenarios_table(plan: Plan) -> Table:
             _about(planned.estimated_s),
         )
     if plan.options.repeat > 1:
-        table.add_row("", f"{plan.options.repeat} repetitions of these", "", "", "", "")
-    return table
+        shown.add_row("", f"{plan.options.repeat} repetitions of these", "", "", "", "")
+    return shown
 
 
 def _length(scenario: Scenario) -> str:
@@ -262,15 +263,6 @@ def _shown(path: Path) -> str:
 
 def _about(seconds: float) -> str:
     return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
-
-
-def _table(*headings: str) -> Table:
-    """A table without lines; a heading that begins with ``>`` is of a right-aligned column."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
-    for heading in headings:
-        right = heading.startswith(">")
-        table.add_column(Text(heading.removeprefix(">")), justify="right" if right else "left", overflow="fold")
-    return table
 
 
 def _indented(table: Table) -> Padding:

@@ -11,13 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from containernet_env.base.units import format_number
 from containernet_env.cli.output import plain
-from containernet_env.cli.terminal import console, milliseconds_text, name_text, rate_text, seconds_text
+from containernet_env.cli.terminal import (
+    milliseconds_text,
+    name_text,
+    plain_console,
+    rate_text,
+    seconds_text,
+    table,
+    wide_console,
+)
 from containernet_env.model.names import listed, split
 
 if TYPE_CHECKING:
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
     from containernet_env.runs.verify import Judgement
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
     "--by",
@@ -55,17 +62,14 @@ def results_command(file: Path, by: tuple[str, ...], every: bool, form: str | No
     texts: dict[str, Callable[[float | None], str]] = {"Requests/sec": rate_text}
     names = {"Requests/sec": "requests/s", "50%": "p50", "95%": "p95", "99%": "p99"}
     keys = list(summary.columns[: list(summary.columns).index("rows")])
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in keys:
-        table.add_column("scenario" if name == "Scenario" else name, no_wrap=True)
-    for heading in ("rows", "failed", "not valid", *(names[figure] for figure in FIGURES)):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = ("scenario" if name == "Scenario" else name for name in keys)
+    shown = table(*headings, ">rows", ">failed", ">not valid", *(f">{names[figure]}" for figure in FIGURES))
     for group in summary.to_dict("records"):
         cells = [_words(group[name]) for name in keys]
         cells += [str(group["rows"]), str(group["failed"]), str(group["invalid"])]
         cells += [_spread(group, figure, texts.get(figure, milliseconds_text)) for figure in FIGURES]
-        table.add_row(*cells)
-    console().print(table)
+        shown.add_row(*cells)
+    wide_console().print(shown)
     if summary.empty:
         click.echo("\nno rows yet")
     elif (summary["rows"] > 1).any():
@@ -121,7 +125,7 @@ class _Share(click.ParamType[float]):
         return share
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("a", type=_FILE)
 @click.argument("b", type=_FILE)
 @click.option("--also-a", multiple=True, type=_FILE, metavar="FILE", help="One more file of A; repeatable.")
@@ -238,17 +242,14 @@ def _print(found: Comparison, a: str, b: str) -> None:
         lines.append(f"  {name}: {left} in A, {right} in B")
     if not found.differs:
         lines.append("  no column that distinguishes experiments differs as a whole")
-    table = Table(box=None, pad_edge=False, show_header=True, header_style="bold")
-    table.add_column("", max_width=_NAME_WIDTH, overflow="fold")
-    for heading in ("figure", "n", "A", "B", "B/A", "95 % interval", "p"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict", overflow="fold")
+    shown = table("", ">figure", ">n", ">A", ">B", ">B/A", ">95 % interval", ">p", "verdict")
+    shown.columns[0].max_width = _NAME_WIDTH
     named = None
     for cell in found.cells:
-        table.add_row("" if cell.title == named else plain(cell.title), *_cells(cell))
+        shown.add_row("" if cell.title == named else plain(cell.title), *_cells(cell))
         named = cell.title
     click.echo(plain("\n".join([*lines, ""])))
-    Console(highlight=False, markup=False, emoji=False, width=_WIDTH).print(table)
+    plain_console(width=_WIDTH).print(shown)
     texts = (textwrap.fill(text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False) for text in _reasons(found))
     click.echo(plain("\n".join(["", *texts])))
 
@@ -302,7 +303,7 @@ def _reasons(found: Comparison) -> list[str]:
 _NAMED_FILES = 10
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--events", is_flag=True, help="Show what happened when, too.")
 def show_command(run: Path, events: bool) -> None:
@@ -326,7 +327,7 @@ def show_command(run: Path, events: bool) -> None:
         torn = f"{found.torn} lines were cut short: the run was killed while it wrote them"
         parts.append(Text(torn, style="yellow"))
     parts += [f"logs: {', '.join(path.name for path in found.logs) or 'none'}", _files(found.checked)]
-    out = console()
+    out = wide_console()
     for part in parts:
         out.print(part, soft_wrap=not isinstance(part, Table))
 
@@ -384,15 +385,11 @@ def _proof(proof: Mapping[str, Any]) -> list[str]:
 
 
 def _table(scenarios: list[Mapping[str, Any]] | Any) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("scenario", no_wrap=True)
-    for heading in ("requests/s", "p50", "p99", "errors", "valid", "took"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("leader", no_wrap=True)
+    shown = table("scenario", ">requests/s", ">p50", ">p99", ">errors", ">valid", ">took", "leader")
     for line in scenarios:
         load = line["load"] or {}
         percentiles = (load.get("response_time") or {}).get("percentiles_s", {})
-        table.add_row(
+        shown.add_row(
             plain(name_text(line["scenario"], line["repetition"], line.get("attempt", 1))),
             rate_text(load.get("requests_per_s") if load.get("ok") else None),
             milliseconds_text(percentiles.get("50")),
@@ -403,7 +400,7 @@ def _table(scenarios: list[Mapping[str, Any]] | Any) -> Table:
             plain(line["leader"] or "-"),
             style="red" if line["error"] else "",
         )
-    return table
+    return shown
 
 
 def _findings(scenarios: Any) -> list[Text]:
@@ -443,7 +440,7 @@ _COMPARED = {
 }
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option(
     "--time",
@@ -536,7 +533,7 @@ def _lines(judgement: Judgement, folder: Path) -> Iterator[str]:
             yield f"  picture: {folder / Path(violation['picture']).name}"
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
 @click.option(

@@ -24,6 +24,7 @@ from containernet_env.cli.arguments import (
 )
 from containernet_env.cli.output import unblocked
 from containernet_env.cli.render import render_machine, render_plan, render_summary, render_topology
+from containernet_env.cli.terminal import plain_console
 from containernet_env.config.plan import PlanOptions
 from containernet_env.config.planning import build_plan
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, load_scenarios
@@ -70,7 +71,7 @@ def run_command(
     from containernet_env.runs.prepare import prepare
 
     began = clock.monotonic()
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = plain_console()
     plan = prepare(config, scenarios, quick=quick, **choices)
     refuse_options(plan.config)
     left_open = preflight(plan, out)
@@ -150,7 +151,7 @@ def rerun_command(run: Path, out: Path | None, anyway: bool, strict: bool, conse
     from containernet_env.runs.rerun import prepare_rerun
 
     began = clock.monotonic()
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = plain_console()
     order, repeats = prepare_rerun(run, out, anyway=anyway)
     if dry_run:
         for item in repeats.differences:
@@ -183,7 +184,7 @@ def check_command(config_path: Path, scenarios_path: Path | None) -> int:
     config = load_config(config_path)
     scenario_set = load_scenarios(scenarios_path or config.scenarios or DEFAULT_SCENARIOS)
     plan = build_plan(config, scenario_set, PlanOptions(machine_cores=os.cpu_count() or 1))
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = plain_console()
     if config.external is not None:
         good = render_endpoints(config, console)
         render_summary(plan, console)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from containernet_env.base import clock
@@ -28,7 +27,16 @@ from containernet_env.cli.arguments import (
     tls_options,
 )
 from containernet_env.cli.output import unblocked
-from containernet_env.cli.terminal import StopSignals, doubt_text, milliseconds_text, rate_text, seconds_text
+from containernet_env.cli.terminal import (
+    StageLines,
+    StopSignals,
+    doubt_text,
+    milliseconds_text,
+    plain_console,
+    rate_text,
+    seconds_text,
+    table,
+)
 from containernet_env.model.findings import reasons_text
 from containernet_env.model.names import find
 from containernet_env.results import capacity
@@ -49,17 +57,12 @@ def render_sweep(sweep: Sweep, console: Console) -> None:
     """Print a sweep without running it."""
     design = sweep.design
     names = list(dict.fromkeys(name for cell in design.cells for name, _ in cell.coordinates))
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("cell", no_wrap=True)
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("scenario", overflow="fold")
-    table.add_column("about", justify="right", no_wrap=True)
+    shown = table("cell", *(f">{name}" for name in names), "scenario", ">about", gap=1)
     for cell in design.cells:
         values = dict(cell.coordinates)
-        shown = [values.get(name, "-") for name in names]
-        table.add_row(cell.identity, *shown, cell.scenario.name, seconds_text(cell.estimated_s))
-    console.print(table)
+        settings = [values.get(name, "-") for name in names]
+        shown.add_row(cell.identity, *settings, cell.scenario.name, seconds_text(cell.estimated_s))
+    console.print(shown)
     console.print()
     for note in sweep.notes():
         console.print(note, soft_wrap=True)
@@ -120,37 +123,33 @@ def figures_text(outcome: ScenarioOutcome) -> str:
     return figures
 
 
-class SweepLines:
+class SweepLines(StageLines):
     """A `containernet_env.runs.sweep.jobs.SweepProgress` on a rich console."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
+        super().__init__(console)
         self._live: Live | None = None
         self._running = ""
         self._began = self._shown = 0.0
 
-    def note(self, text: str) -> None:
-        """Print a line of its own."""
-        self._console.print(Text(f"  note       {text}", style="yellow"), soft_wrap=True)
-
     def bed_began(self, cells: Sequence[Cell], repetition: int) -> None:
         """See ``SweepProgress``."""
         values = ", ".join(f"{name}={value}" for name, value in cells[0].coordinates)
-        self._show(f"bringing up a testbed for {len(cells)} cells ({values or 'as in the file'})")
+        self._live_text(f"bringing up a testbed for {len(cells)} cells ({values or 'as in the file'})")
 
     def cell_began(self, cell: Cell, repetition: int, tally: Tally) -> None:
         """See ``SweepProgress``."""
         self._began = clock.monotonic()
         left = f"about {seconds_text(tally.left_s)} left"
         self._running = f"[{tally.done}/{tally.all}] {cell.text} #{repetition}, {left}"
-        self._show(self._running)
+        self._live_text(self._running)
 
     def cell_progress(self, done: int, errors: int) -> None:
         """See ``SweepProgress``."""
         now = clock.monotonic()
         if self._live is not None and now - self._shown >= _INTERVAL_S:
             failed = f", {errors:,} failed" if errors else ""
-            self._show(f"{self._running}: {done:,} answers in {seconds_text(now - self._began)}{failed}")
+            self._live_text(f"{self._running}: {done:,} answers in {seconds_text(now - self._began)}{failed}")
 
     def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, tally: Tally) -> None:
         """See ``SweepProgress``."""
@@ -165,7 +164,7 @@ class SweepLines:
             self._live.stop()
             self._live = None
 
-    def _show(self, text: str) -> None:
+    def _live_text(self, text: str) -> None:
         """The current activity, on a terminal; rows that ended stay above it."""
         if not self._console.is_terminal:
             return
@@ -379,7 +378,7 @@ def sweep_command(
     began = clock.monotonic()
     if dask is None and (tls_ca_file or tls_cert or tls_key):
         raise click.UsageError("--tls-ca-file, --tls-cert and --tls-key go with --dask.")
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = plain_console()
     made = design(sweep, settings, **choices)
     until = None if until_ci is None else Until(until_ci, ci_of, max_repeat)
     refuse_options(made.beds[0].plan.config, taken=("seed",))

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
@@ -22,20 +22,40 @@ from containernet_env.base.work import STOP_SIGNALS, Stop, stop_behind
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
+    from rich.progress import Progress
+
     from containernet_env.config.plan import PlannedScenario
     from containernet_env.model.outcome import ScenarioOutcome
     from containernet_env.model.scenario import Scenario
 
-NAME_WIDTH = 10
 WIDE = 1000
 """Columns of a table that no terminal shows: it is never cut."""
 # Without a terminal a long scenario reports its progress at this interval; shorter ones report only their end.
 PLAIN_INTERVAL_S = 15.0
 
 
-def console() -> Console:
-    """Standard output for tables of any width; texts of files hold brackets and colons that rich takes for markup."""
-    return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
+def plain_console(**settings: Any) -> Console:
+    """Standard output; texts of files hold brackets and colons that rich takes for markup."""
+    return Console(highlight=False, markup=False, emoji=False, **settings)
+
+
+def wide_console() -> Console:
+    """Standard output for tables of any width."""
+    return plain_console(width=None if sys.stdout.isatty() else WIDE)
+
+
+def table(*headings: str, gap: int = 2) -> Table:
+    """A table without lines. A heading that begins with ``>`` is of a column of figures: right-aligned, never cut.
+
+    Where a line is too short, the texts of other columns are continued below.
+    """
+    made = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    for heading in headings:
+        if heading.startswith(">"):
+            made.add_column(Text(heading[1:]), justify="right", no_wrap=True)
+        else:
+            made.add_column(Text(heading), overflow="fold")
+    return made
 
 
 def seconds_text(seconds: float) -> str:
@@ -63,35 +83,60 @@ def rate_text(requests_per_s: float | None) -> str:
     return f"{requests_per_s:,.0f}" if requests_per_s >= 100 else f"{requests_per_s:.1f}"
 
 
-class TerminalStage:
-    """One line that appears when the stage ends, with its result and its duration."""
+class ShownStage:
+    """One stage of `StageLines`."""
 
-    def __init__(self, console: Console, name: str, seconds: float | None = None) -> None:
-        self._console = console
-        self._name = name
-        self._text = ""
-        self._seconds = seconds
-        self._status = console.status(f"{name} ...") if console.is_terminal and seconds is None else None
-        self._began = clock.monotonic()
+    text = ""
 
     def done(self, text: str) -> None:
         """Record the result of the stage."""
-        self._text = text
+        self.text = text
 
-    def __enter__(self) -> TerminalStage:
-        if self._status is not None:
-            self._status.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._status is not None:
-            self._status.stop()
-        if kind is None:
-            took = clock.monotonic() - self._began if self._seconds is None else self._seconds
-            line = Text.assemble(f"  {self._name:<{NAME_WIDTH}} ", self._text, (f"  ({seconds_text(took)})", "dim"))
-            self._console.print(line, soft_wrap=True)
+class StageLines:
+    """Reports stages, which may overlap: a line for each ended one, and on a terminal the running ones below them.
+
+    ``width`` is that of the longest name. The duration of a stage is shown from ``shown_from_s`` on.
+    """
+
+    width = 10
+    shown_from_s = 0.0
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._lock = clock.Lock()
+        self._stages: list[str] = []
+        self._status: Status | None = None
+
+    @contextmanager
+    def stage(self, name: str, seconds: float | None = None) -> Iterator[ShownStage]:
+        """A stage, or one that took ``seconds``. One that ends without an error shows its line."""
+        began, stage = clock.monotonic(), ShownStage()
+        self._show(self._stages.append, name)
+        try:
+            yield stage
+        finally:
+            self._show(self._stages.remove, name)
+        took = clock.monotonic() - began if seconds is None else seconds
+        line = Text(f"  {name:<{self.width}} {stage.text}")
+        if took >= self.shown_from_s:
+            line.append(f"  ({seconds_text(took)})", "dim")
+        self._console.print(line, soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        """Print a line of its own."""
+        self._console.print(Text(f"  {'note':<{self.width}} {text}", style="yellow"), soft_wrap=True)
+
+    def _show(self, change: Callable[[str], None], name: str) -> None:
+        """Show the running stages after a change of them."""
+        with self._lock:
+            change(name)
+            if self._status is not None:
+                self._status.stop()
+                self._status = None
+            if self._stages and self._console.is_terminal:
+                self._status = self._console.status(f"{', '.join(self._stages)} ...")
+                self._status.start()
 
 
 @dataclass
@@ -129,23 +174,15 @@ class _Running:
         return (self.scenario.total - done) / rate if rate > 0 else None
 
 
-class TerminalProgress:
+class TerminalProgress(StageLines):
     """A `containernet_env.runs.progress.RunProgress` on a rich console."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
+        super().__init__(console)
         self._live: Progress | None = None
         self._matrix = MatrixTime(())
         self._running: _Running | None = None
         self._told = 0.0
-
-    def stage(self, name: str, seconds: float | None = None) -> TerminalStage:
-        """Begin a stage, or report one that took ``seconds``."""
-        return TerminalStage(self._console, name, seconds)
-
-    def note(self, text: str) -> None:
-        """Print a line of its own."""
-        self._console.print(Text(f"  {'note':<{NAME_WIDTH}} {text}", style="yellow"), soft_wrap=True)
 
     def matrix_started(self, scenarios: Sequence[PlannedScenario]) -> None:
         """See ``RunProgress``."""
@@ -158,6 +195,8 @@ class TerminalProgress:
         self._matrix.again = planned.scheduled.attempt > 1
         if not self._console.is_terminal:
             return
+        from rich.progress import BarColumn, Progress, TextColumn
+
         self._live = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=20),
@@ -287,13 +326,10 @@ class MatrixTime:
 
 def result_table(outcomes: Sequence[ScenarioOutcome]) -> Table:
     """The short table at the end of a run, one line per row of the CSV."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("scenario", overflow="fold")  # where a line is too short, names are cut in two, never figures
-    for heading in ("requests/s", "p50", "p99", "errors", "valid"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    made = table("scenario", ">requests/s", ">p50", ">p99", ">errors", ">valid", gap=1)
     for outcome in outcomes:
         scheduled = outcome.scheduled
-        table.add_row(
+        made.add_row(
             name_text(scheduled.scenario.name, scheduled.repetition, scheduled.attempt),
             rate_text(outcome.requests_per_s),
             milliseconds_text(outcome.percentile_s("50")),
@@ -302,7 +338,7 @@ def result_table(outcomes: Sequence[ScenarioOutcome]) -> Table:
             outcome.verdict.valid if outcome.verdict is not None else "-",
             style="red" if outcome.error else "yellow" if doubt_text(outcome) else "",
         )
-    return table
+    return made
 
 
 def name_text(scenario: str, repetition: int, attempt: int) -> str:

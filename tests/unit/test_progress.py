@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from containernet_env.base import clock
 from containernet_env.cli import terminal as progress
 from containernet_env.cli.terminal import MatrixTime, TerminalProgress, result_table
 from containernet_env.config.plan import PlannedScenario
@@ -29,7 +30,7 @@ class Terminal(TerminalProgress):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *scenarios: PlannedScenario, live: bool = False) -> None:
         self.output, self.now = StringIO(), 1000.0
-        monkeypatch.setattr(progress, "clock", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(progress, "clock", SimpleNamespace(monotonic=lambda: self.now, Lock=clock.Lock))
         super().__init__(Console(file=self.output, width=200, force_terminal=live))
         self.matrix_started(scenarios)
 
