@@ -6,8 +6,12 @@ import atexit
 import difflib
 import importlib
 import os
+import re
 import signal
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -79,6 +83,37 @@ EXAMPLES = {
     "rerun": "rerun results/mine.csv",
     "export": "export results/mine.csv run.zip",
 }
+
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+RUN = click.Path(path_type=Path)
+"""A run directory, or a results file, which stands for its newest run."""
+
+
+class Parsed(click.ParamType[Any]):
+    """A value that ``parse`` makes of a text, or refuses by ``ValueError`` or ``UsageError``."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value; a default stays as it is."""
+        try:
+            return self._parse(value) if isinstance(value, str) else value
+        except (ValueError, UsageError) as error:
+            self.fail(str(error), param, ctx)
+
+
+def share_of(text: str) -> float:
+    """A share in per cent, such as "5%", as a ratio."""
+    found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?) ?%", text, re.ASCII)
+    if found is None or float(found[1]) >= 100:
+        raise ValueError(f"{text!r} is no share; allowed: 0% to below 100%, such as 5%")
+    return float(found[1]) / 100
+
+
+SHARE = Parsed("PERCENT", share_of)
 
 
 class LazyGroup(click.Group):

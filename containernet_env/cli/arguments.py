@@ -16,6 +16,7 @@ from rich.text import Text
 
 from containernet_env.base import assets
 from containernet_env.base.errors import ContainernetEnvError, UsageError
+from containernet_env.cli import Parsed
 from containernet_env.config.plan import OPTIONS, PlanOptions
 from containernet_env.model.backends import ProfileKind
 from containernet_env.network.rtt import Tolerance
@@ -164,6 +165,10 @@ strict_option = click.option(
     "--strict", is_flag=True, help="Exit status 1 also where a scenario's figures are not certainly valid."
 )
 
+scenarios_option = click.option(
+    "--scenarios", type=SCENARIOS, metavar="FILE", help="Scenario file (JSON), or a shipped one by its name."
+)
+
 
 def refuse_options(config: Config, taken: Collection[str] = ()) -> None:
     """Raise ``UsageError`` if an option was given that such a cluster cannot have; those ``taken`` mean more."""
@@ -179,7 +184,7 @@ def refuse_options(config: Config, taken: Collection[str] = ()) -> None:
 
 def render_external_plan(plan: Plan, console: Console) -> None:
     """Print the plan of a run, as `run --dry-run` does; nothing is sent to the cluster."""
-    from containernet_env.cli.render import render_lines, render_scenarios, render_summary
+    from containernet_env.cli.render import render_scenarios, render_section, render_summary
 
     external = plan.config.external
     assert external is not None
@@ -188,7 +193,7 @@ def render_external_plan(plan: Plan, console: Console) -> None:
         login = f", with the token in {external.token_file}"
     after = "they stay" if plan.config.keys_stay else "removed afterwards"
     lines = [*external.urls, f"keys under {external.prefix_of(plan.run_id)}, {after}{login}"]
-    render_lines(f"{plan.config.path}: external {plan.store.name}", lines, console)
+    render_section(console, f"{plan.config.path}: external {plan.store.name}", *lines)
     render_scenarios(plan, console)
     render_summary(plan, console)
 
@@ -229,21 +234,6 @@ def render_endpoints(config: Config, console: Console) -> bool:
     for problem in problems:
         console.print(Text(f"  {problem}"), soft_wrap=True)
     return not look.problems and refusal is None
-
-
-class Parsed(click.ParamType[Any]):
-    """A value that ``parse`` makes of a text, or refuses by ``ValueError`` or ``UsageError``."""
-
-    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
-        self.name = name
-        self._parse = parse
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The value; a default stays as it is."""
-        try:
-            return self._parse(value) if isinstance(value, str) else value
-        except (ValueError, UsageError) as error:
-            self.fail(str(error), param, ctx)
 
 
 def _kinds_of(text: str) -> tuple[str, ...]:

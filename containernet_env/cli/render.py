@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 
@@ -46,47 +45,36 @@ def render_topology(plan: Plan, console: Console, *, links: bool = True) -> None
         f"{plan.config.path}: {members} member{'s' if members > 1 else ''} and the client on "
         f"{plan.switches[0].name}, {plan.config.subnet}",
     )
-    _section(console, "Hosts")
-    console.print(_indented(_hosts_table(plan)))
-    _section(
-        console, f"Expected RTT in ms: delays there and back, and a probe of {PROBE_FRAME_BYTES} bytes at each rate"
-    )
-    console.print(_indented(_rtt_table(plan, console.width - _INDENT)))
+    render_section(console, "Hosts", _hosts_table(plan))
+    title = f"Expected RTT in ms: delays there and back, and a probe of {PROBE_FRAME_BYTES} bytes at each rate"
+    render_section(console, title, _rtt_table(plan, console.width - _INDENT))
     # As the config has it: the plan's links have a queue limit of their own.
     if links and any(_says_more(host.link) for host in plan.config.hosts):
-        _section(console, "Links")
-        console.print(_indented(_links_table(plan)))
-    _section(console, plan.store.name)
-    _say(console, plan.timing.long, indent=_INDENT)
-    _say(console, f"data on {plan.config.etcd.data}", indent=_INDENT)
+        render_section(console, "Links", _links_table(plan))
+    lines = [plan.timing.long, f"data on {plan.config.etcd.data}"]
     if plan.config.etcd.leader is not None:
-        _say(console, f"leadership is moved to {plan.config.etcd.leader} before each scenario", indent=_INDENT)
+        lines.append(f"leadership is moved to {plan.config.etcd.leader} before each scenario")
+    render_section(console, plan.store.name, *lines)
 
 
 def render_plan(plan: Plan, console: Console) -> None:
     """Print the whole plan, as `run --dry-run` does: nothing of it has been created."""
     render_topology(plan, console, links=False)
-    _section(console, "Containers")
-    console.print(_indented(_containers_table(plan)))
-    for line in _shared_settings(plan.hosts):
-        _say(console, line, indent=_INDENT)
+    render_section(console, "Containers", _containers_table(plan), *_shared_settings(plan.hosts))
     switches = "" if plan.options.switches == "auto" else f", switches: {plan.options.switches}"
     links_by = "netem" if plan.options.links == "netem" else f"emulator, seed {plan.options.seed}"
     if plan.options.engine == "containernet":
         links_by = "TCLink of the original Containernet"
-    _section(console, f"Links ({links_by}{switches})")
-    console.print(_indented(_links_table(plan)))
-    _section(console, f"{plan.store.name} flags")
-    for line in _flag_lines([host for host in plan.hosts if host.role == "member"]):
-        _say(console, line, indent=_INDENT)
+    render_section(console, f"Links ({links_by}{switches})", _links_table(plan))
+    members = [host for host in plan.hosts if host.role == "member"]
+    render_section(console, f"{plan.store.name} flags", *_flag_lines(members))
     render_scenarios(plan, console)
 
 
 def render_scenarios(plan: Plan, console: Console) -> None:
     """Print the measurements, if there are any."""
     if plan.scenario_set is not None:
-        _section(console, f"Scenarios ({_shown(plan.scenario_set.path)})")
-        console.print(_indented(_scenarios_table(plan)))
+        render_section(console, f"Scenarios ({_shown(plan.scenario_set.path)})", _scenarios_table(plan))
 
 
 def render_summary(plan: Plan, console: Console) -> None:
@@ -104,11 +92,15 @@ def render_summary(plan: Plan, console: Console) -> None:
         _say(console, f"Note: {note}.")
 
 
-def render_lines(title: str, lines: Iterable[str], console: Console) -> None:
-    """Print a section of plain lines."""
-    _section(console, title)
-    for line in lines:
-        _say(console, line, indent=_INDENT)
+def render_section(console: Console, title: str, *contents: Table | str) -> None:
+    """Print a section of tables and plain lines."""
+    console.print()
+    console.print(Text(title, style="bold"), soft_wrap=True)
+    for content in contents:
+        if isinstance(content, str):
+            _say(console, content, _INDENT)
+        else:
+            console.print(Padding(content, (0, 0, 0, _INDENT), expand=False))
 
 
 def _says_more(link: LinkSpec) -> bool:
@@ -124,23 +116,21 @@ def _hosts_table(plan: Plan) -> Table:
             f"{node.ip}",
             "unlimited" if node.cpus is None else format_number(node.cpus),
             "unlimited" if node.memory_bytes is None else describe_size(node.memory_bytes),
-            _both_ways(_bandwidth, node.link),
-            _both_ways(_delay, node.link),
+            _both_ways(node.link, "bandwidth"),
+            _both_ways(node.link, "delay"),
         )
     return shown
 
 
-def _both_ways(shown: Callable[[Mapping[str, str]], str], link: LinkSpec) -> str:
-    to_switch, from_switch = shown(link.a_to_b.words), shown(link.b_to_a.words)
+def _both_ways(link: LinkSpec, name: str) -> str:
+    """A property of both directions, where these are equal."""
+    to_switch, from_switch = (_property(side.words, name) for side in (link.a_to_b, link.b_to_a))
     return to_switch if to_switch == from_switch else "see Links"
 
 
-def _delay(words: Mapping[str, str]) -> str:
-    return words.get("delay", "0ms")
-
-
-def _bandwidth(words: Mapping[str, str]) -> str:
-    return words.get("bandwidth", "unlimited")
+def _property(words: Mapping[str, str], name: str) -> str:
+    """A property of a direction; the usual value where it has none of its own."""
+    return words.get(name, {"delay": "0ms", "bandwidth": "unlimited"}.get(name, "-"))
 
 
 def _rtt_table(plan: Plan, width: int) -> Table:
@@ -206,9 +196,10 @@ def _links_table(plan: Plan) -> Table:
         for a, b, direction in ((link.a, link.b, link.spec.a_to_b), (link.b, link.a, link.spec.b_to_a))
     ]
     rare = [heading for heading in _RARE if any(heading.lstrip(">") in words for _, _, words in directions)]
-    shown = table("from", "to", ">delay", ">bandwidth", *rare)
+    headings = [">delay", ">bandwidth", *rare]
+    shown = table("from", "to", *headings)
     for a, b, words in directions:
-        shown.add_row(a, b, _delay(words), _bandwidth(words), *(words.get(name.lstrip(">"), "-") for name in rare))
+        shown.add_row(a, b, *(_property(words, heading.lstrip(">")) for heading in headings))
     return shown
 
 
@@ -265,15 +256,6 @@ def _about(seconds: float) -> str:
     return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
 
 
-def _indented(table: Table) -> Padding:
-    return Padding(table, (0, 0, 0, _INDENT), expand=False)
-
-
-def _section(console: Console, title: str) -> None:
-    console.print()
-    console.print(Text(title, style="bold"), soft_wrap=True)
-
-
 def _say(console: Console, text: str, indent: int = 0) -> None:
     # Plain text: names and paths may contain characters that rich interprets as markup.
     console.print(Text(" " * indent + text), soft_wrap=True)
@@ -287,42 +269,40 @@ _TOO_SMALL = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Of this machine; the amount available to programs is ``None`` if the kernel does not report it."""
-
-    all_bytes: int
-    available_bytes: int | None
-
-
 def render_machine(plan: Plan, console: Console) -> None:
     """Print this machine's resources, and whether the plan's scenarios fit it, as far as its last runs show."""
     key = machine.key()
     known, note = capacity.read(key)
-    memory = Memory(machine.memory_bytes(), machine.memory_available_bytes())
-    lines = machine_lines(plan, carried(plan, known), key.cpu_model, memory)
-    render_lines("This machine", [*lines, *([] if note is None else [note])], console)
+    memory = machine.memory_bytes(), machine.memory_available_bytes()
+    lines = machine_lines(plan, carried(plan, known), key.cpu_model, *memory)
+    render_section(console, "This machine", *lines, *([] if note is None else [note]))
 
 
-def machine_lines(plan: Plan, carries: Carried, cpu_model: str, memory: Memory) -> Iterator[str]:
-    """The lines of the section."""
+def machine_lines(
+    plan: Plan, carries: Carried, cpu_model: str, memory_bytes: int, available_bytes: int | None
+) -> Iterator[str]:
+    """The lines of the section; ``available_bytes`` is ``None`` if the kernel does not report it."""
     cores = plan.options.machine_cores
     kept = ", one of them for the link emulator" if plan.options.links_cpu is not None else ""
     yield f"{cores} core{'s' if cores > 1 else ''} ({cpu_model}){kept}"
-    yield from _memory(plan, memory)
-    yield from _sync(carries, plan)
-    yield from _forwarding(carries)
-    yield from _unproved(plan)
-    yield from _scenarios(plan, carries)
-
-
-def _memory(plan: Plan, memory: Memory) -> Iterator[str]:
     limits = sum(host.memory_bytes or 0 for host in plan.hosts)
-    available = memory.all_bytes if memory.available_bytes is None else memory.available_bytes
+    available = memory_bytes if available_bytes is None else available_bytes
     sums = f", the limits add up to {describe_size(limits)}" if limits else ""
-    yield f"{_gib(available)} of {_gib(memory.all_bytes)} GiB of memory are free{sums}"
+    yield f"{_gib(available)} of {_gib(memory_bytes)} GiB of memory are free{sums}"
     if limits > available:
         yield "  hosts that use theirs may be killed: lower limits or more memory would help"
+    if carries.sync_s is not None:
+        yield f"an fdatasync takes {carries.sync_s * 1e3:.2f} ms ({plan.config.etcd.data})"
+    if (slow := carries.slow_sync) is not None:
+        yield f"  of the {slow.floor_s * 1e3:.2f} ms that {slow.scenario.name} takes at least;"
+        section = KINDS[plan.store.name].section
+        yield f'  with a faster disk, or "data": "tmpfs" in "{section}", it measures less of the disk'
+    if (cost := carries.forwarding) is not None:
+        mbps = cost.frames_per_s * cost.frame_bytes * 8 / 1e6
+        size = f"{rounded(mbps)} Mbit/s in frames of {cost.frame_bytes:.0f} bytes"
+        yield f"the links carry about {rounded(cost.frames_per_s)} frames/s, {size}"
+    yield from _unproved(plan)
+    yield from _scenarios(plan, carries)
 
 
 def _unproved(plan: Plan) -> Iterator[str]:
@@ -339,22 +319,6 @@ def _unproved(plan: Plan) -> Iterator[str]:
 
 def _gib(size_bytes: int) -> str:
     return f"{size_bytes / (1 << 30):.1f}"
-
-
-def _sync(carries: Carried, plan: Plan) -> Iterator[str]:
-    if carries.sync_s is not None:
-        yield f"an fdatasync takes {carries.sync_s * 1e3:.2f} ms ({plan.config.etcd.data})"
-    if (slow := carries.slow_sync) is not None:
-        yield f"  of the {slow.floor_s * 1e3:.2f} ms that {slow.scenario.name} takes at least;"
-        section = KINDS[plan.store.name].section
-        yield f'  with a faster disk, or "data": "tmpfs" in "{section}", it measures less of the disk'
-
-
-def _forwarding(carries: Carried) -> Iterator[str]:
-    if (cost := carries.forwarding) is not None:
-        mbps = cost.frames_per_s * cost.frame_bytes * 8 / 1e6
-        size = f"{rounded(mbps)} Mbit/s in frames of {cost.frame_bytes:.0f} bytes"
-        yield f"the links carry about {rounded(cost.frames_per_s)} frames/s, {size}"
 
 
 def _scenarios(plan: Plan, carries: Carried) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from containernet_env.base.errors import UsageError
+from containernet_env.cli import FILE
 from containernet_env.cli.output import plain
 from containernet_env.model.names import split
 
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from containernet_env.report.axes import XScale
     from containernet_env.report.tables import AggregatedTable, ClientsTable
 
-_path = click.Path(dir_okay=False, path_type=Path)
-_files = click.argument("files", metavar="OUT...", nargs=-1, required=True, type=_path)
+_files = click.argument("files", metavar="OUT...", nargs=-1, required=True, type=FILE)
 _x_scale = click.option(
     "--x-scale",
     type=click.Choice(["linear", "log"]),
@@ -39,7 +39,7 @@ def _note(text: str) -> None:
 @click.command()
 @_files
 @click.option(
-    *("-o", "--output"), type=_path, default=Path("report.html"), show_default=True, metavar="PAGE", help="The page."
+    *("-o", "--output"), type=FILE, default=Path("report.html"), show_default=True, metavar="PAGE", help="The page."
 )
 @click.option("--title", help="What the page is called; the names of the files by default.")
 @_x_scale
@@ -87,7 +87,7 @@ def report_command(files: tuple[Path, ...], output: Path, title: str | None, x_s
 @click.option("--where", multiple=True, metavar="AXIS=VALUE", help="Only rows that have this value; repeatable.")
 @_x_scale
 @click.option(
-    *("-o", "--output"), required=True, type=_path, metavar="FIGURE", help="A name that ends in .pdf, .svg or .png."
+    *("-o", "--output"), required=True, type=FILE, metavar="FIGURE", help="A name that ends in .pdf, .svg or .png."
 )
 def plot_command(
     files: tuple[Path, ...],

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from containernet_env.base.units import format_number
+from containernet_env.cli import FILE, RUN, SHARE
 from containernet_env.cli.output import plain
 from containernet_env.cli.terminal import (
     milliseconds_text,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=FILE)
 @click.option(
     "--by",
     multiple=True,
@@ -106,30 +107,13 @@ _COLUMNS = (
     "ratio", "ratio_low", "ratio_high", "p", "p_adjusted", "verdict", "words",
     "repetitions_needed", "repetitions_advised", "detectable_ratio",
 )  # fmt: skip
-_FILE = click.Path(dir_okay=False, path_type=Path)
-
-
-class _Share(click.ParamType[float]):
-    """A share in per cent: "5%"."""
-
-    name = "PERCENT"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """As a ratio: 0.05."""
-        if isinstance(value, float):
-            return value
-        found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?) ?%", str(value), re.ASCII)
-        share = float(found[1]) / 100 if found else 1.0
-        if not share < 1:
-            self.fail(f"{value!r} is no share; allowed: 0% to below 100%, such as 5%", param, ctx)
-        return share
 
 
 @click.command()
-@click.argument("a", type=_FILE)
-@click.argument("b", type=_FILE)
-@click.option("--also-a", multiple=True, type=_FILE, metavar="FILE", help="One more file of A; repeatable.")
-@click.option("--also-b", multiple=True, type=_FILE, metavar="FILE", help="One more file of B; repeatable.")
+@click.argument("a", type=FILE)
+@click.argument("b", type=FILE)
+@click.option("--also-a", multiple=True, type=FILE, metavar="FILE", help="One more file of A; repeatable.")
+@click.option("--also-b", multiple=True, type=FILE, metavar="FILE", help="One more file of B; repeatable.")
 @click.option(
     "--figure",
     "figures",
@@ -141,11 +125,11 @@ class _Share(click.ParamType[float]):
 )
 @click.option(
     "--fail-if-slower",
-    type=_Share(),
+    type=SHARE,
     help="Exit status 1 where the whole interval of a cell is of a B that is slower by more than this, such as 5%; "
     "2 if there is none, but some cell is undecided.",
 )
-@click.option("--csv", "table", type=_FILE, metavar="FILE", help="Write the cells to this file, too.")
+@click.option("--csv", "table", type=FILE, metavar="FILE", help="Write the cells to this file, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compare_command(
     a: Path,
@@ -304,7 +288,7 @@ _NAMED_FILES = 10
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=RUN)
 @click.option("--events", is_flag=True, help="Show what happened when, too.")
 def show_command(run: Path, events: bool) -> None:
     """Show RUN: what was measured on what, the network's proof, every scenario and its findings, and whether its files
@@ -441,7 +425,7 @@ _COMPARED = {
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=RUN)
 @click.option(
     "--time",
     "time_s",
@@ -534,8 +518,8 @@ def _lines(judgement: Judgement, folder: Path) -> Iterator[str]:
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.argument("run", type=RUN)
+@click.argument("file", type=FILE, required=False)
 @click.option(
     "--license",
     "license_name",

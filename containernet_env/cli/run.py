@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 
 from containernet_env.base import clock
+from containernet_env.cli import FILE, RUN
 from containernet_env.cli.arguments import (
     CONFIG,
     SCENARIOS,
@@ -19,6 +20,7 @@ from containernet_env.cli.arguments import (
     refuse_options,
     render_endpoints,
     render_external_plan,
+    scenarios_option,
     strict_option,
     testbed_options,
 )
@@ -37,14 +39,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("config", type=CONFIG)
-@click.argument("out", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.argument("out", type=FILE, required=False)
 @click.option("--quick", is_flag=True, help="Every kind of scenario with small totals: done within a minute.")
-@click.option(
-    "--scenarios",
-    type=SCENARIOS,
-    metavar="FILE",
-    help="Scenario file (JSON), or a shipped one by its name.",
-)
+@scenarios_option
 @plan_options("only", "repeat", "fresh", "retry_invalid")
 @strict_option
 @plan_options("links_cpu", "profile", "profile_member")
@@ -135,8 +132,8 @@ def carried_out(order: RunOrder, console: Console, began: float, strict: bool) -
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.argument("out", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.argument("run", type=RUN)
+@click.argument("out", type=FILE, required=False)
 @click.option("--anyway", is_flag=True, help="Also where something that matters differs: the new manifest records it.")
 @strict_option
 @consent_option

@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console
 from rich.text import Text
 
 from containernet_env.base import clock
+from containernet_env.cli import FILE, SHARE
 from containernet_env.cli.arguments import (
     PRESETS,
-    SCENARIOS,
     SWEEP,
-    Parsed,
     consent_option,
     plan_options,
     refuse_options,
+    scenarios_option,
     strict_option,
     testbed_options,
     tls_options,
@@ -128,28 +127,28 @@ class SweepLines(StageLines):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._live: Live | None = None
         self._running = ""
         self._began = self._shown = 0.0
 
     def bed_began(self, cells: Sequence[Cell], repetition: int) -> None:
         """See ``SweepProgress``."""
         values = ", ".join(f"{name}={value}" for name, value in cells[0].coordinates)
-        self._live_text(f"bringing up a testbed for {len(cells)} cells ({values or 'as in the file'})")
+        self.show_running(f"bringing up a testbed for {len(cells)} cells ({values or 'as in the file'})")
 
     def cell_began(self, cell: Cell, repetition: int, tally: Tally) -> None:
         """See ``SweepProgress``."""
-        self._began = clock.monotonic()
+        self._began = self._shown = clock.monotonic()
         left = f"about {seconds_text(tally.left_s)} left"
         self._running = f"[{tally.done}/{tally.all}] {cell.text} #{repetition}, {left}"
-        self._live_text(self._running)
+        self.show_running(self._running)
 
     def cell_progress(self, done: int, errors: int) -> None:
         """See ``SweepProgress``."""
         now = clock.monotonic()
-        if self._live is not None and now - self._shown >= _INTERVAL_S:
+        if now - self._shown >= _INTERVAL_S:
+            self._shown = now
             failed = f", {errors:,} failed" if errors else ""
-            self._live_text(f"{self._running}: {done:,} answers in {seconds_text(now - self._began)}{failed}")
+            self.show_running(f"{self._running}: {done:,} answers in {seconds_text(now - self._began)}{failed}")
 
     def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, tally: Tally) -> None:
         """See ``SweepProgress``."""
@@ -160,19 +159,7 @@ class SweepLines(StageLines):
 
     def close(self) -> None:
         """Leave the terminal as it was."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
-    def _live_text(self, text: str) -> None:
-        """The current activity, on a terminal; rows that ended stay above it."""
-        if not self._console.is_terminal:
-            return
-        if self._live is None:
-            self._live = Live(console=self._console, transient=True, refresh_per_second=4)
-            self._live.start()
-        self._shown = clock.monotonic()
-        self._live.update(Group(Text(text, style="dim")))
+        self.show_running("")
 
 
 class JsonLines:
@@ -268,14 +255,6 @@ def worker_command(address: str, tls_ca_file: Path | None, tls_cert: Path | None
         return 128 + serve(scheduler_at(address, tls_ca_file, tls_cert, tls_key), note_on_stderr)
 
 
-def _ratio_of(text: str) -> float:
-    """A percentage such as 5%."""
-    try:
-        return float(text.strip().removesuffix("%")) / 100
-    except ValueError:
-        raise ValueError(f"got {text!r}, allowed: a percentage such as 5%") from None
-
-
 _HELP = f"""Measure every cell of SWEEP that OUT does not have yet: each combination of values, with each scenario.
 
 SWEEP is a sweep file, the name of a preset ({", ".join(PRESETS.names())}), or a topology, or endpoints of an
@@ -294,7 +273,7 @@ class FigureType(click.Choice[str]):
 
 @click.command(help=_HELP)
 @click.argument("sweep", type=SWEEP)
-@click.argument("out", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.argument("out", type=FILE, required=False)
 @click.option(
     "--set",
     "settings",
@@ -304,14 +283,14 @@ class FigureType(click.Choice[str]):
     "conns=clients/10.",
 )
 @click.option("--quick", is_flag=True, help="The quick form that SWEEP has, else the scenarios of `run --quick`.")
-@click.option("--scenarios", type=SCENARIOS, metavar="FILE", help="Scenario file (JSON), or a shipped one by its name.")
+@scenarios_option
 @click.option("--only", multiple=True, metavar="NAME", help="Only these scenarios: a name, a glob, a type.")
 @click.option(
     "--repeat", type=click.IntRange(1, 1000), metavar="N", help="Measure each cell N times, each on a new cluster."
 )
 @click.option(
     "--until-ci",
-    type=Parsed("percentage", _ratio_of),
+    type=SHARE,
     metavar="P%",
     help="Repeat each cell, from 6 times on, until the 95 % interval of its median reaches P % to either side.",
 )

@@ -112,11 +112,11 @@ class StageLines:
     def stage(self, name: str, seconds: float | None = None) -> Iterator[ShownStage]:
         """A stage, or one that took ``seconds``. One that ends without an error shows its line."""
         began, stage = clock.monotonic(), ShownStage()
-        self._show(self._stages.append, name)
+        self._change(self._stages.append, name)
         try:
             yield stage
         finally:
-            self._show(self._stages.remove, name)
+            self._change(self._stages.remove, name)
         took = clock.monotonic() - began if seconds is None else seconds
         line = Text(f"  {name:<{self.width}} {stage.text}")
         if took >= self.shown_from_s:
@@ -127,16 +127,21 @@ class StageLines:
         """Print a line of its own."""
         self._console.print(Text(f"  {'note':<{self.width}} {text}", style="yellow"), soft_wrap=True)
 
-    def _show(self, change: Callable[[str], None], name: str) -> None:
-        """Show the running stages after a change of them."""
+    def _change(self, change: Callable[[str], None], name: str) -> None:
         with self._lock:
             change(name)
-            if self._status is not None:
-                self._status.stop()
-                self._status = None
-            if self._stages and self._console.is_terminal:
-                self._status = self._console.status(f"{', '.join(self._stages)} ...")
-                self._status.start()
+            self.show_running(f"{', '.join(self._stages)} ..." if self._stages else "")
+
+    def show_running(self, text: str) -> None:
+        """Show what goes on, on a terminal, below the lines of what has ended; nothing if the text is empty."""
+        if not text and self._status is not None:
+            self._status.stop()
+            self._status = None
+        elif self._status is not None:
+            self._status.update(text)
+        elif text and self._console.is_terminal:
+            self._status = self._console.status(text)
+            self._status.start()
 
 
 @dataclass

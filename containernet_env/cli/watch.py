@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from containernet_env.base import clock
+from containernet_env.cli import FILE
 
 _LOOK_S = 1.0
 # A run or sweep that was begun just before has the machine before it has left anything.
@@ -14,7 +15,7 @@ _BEGIN_S = 15.0
 
 
 @click.command()
-@click.argument("out", metavar="OUT", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("out", metavar="OUT", type=FILE)
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Of 127.0.0.1; 0, the default, takes a free one."
 )

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from containernet_env.base import assets
-from containernet_env.cli.render import Memory
 from containernet_env.config.plan import Plan, PlanOptions
 from containernet_env.config.planning import build_plan
 from containernet_env.config.scenarios import ScenarioSet
@@ -28,7 +27,7 @@ from tests.unit.fakes import write
 from tests.unit.manifests import MACHINE
 
 KEY = MachineKey.of(MACHINE)
-MEMORY = Memory(24 << 30, 20 << 30)
+MEMORY = 24 << 30, 20 << 30
 MS = 10**6
 WRITE = replace(write("write-100"), clients=100, conns=10)
 READ = replace(WRITE, name="read", type="read", consistency="s", target="cluster")

@@ -18,7 +18,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.cli import group
 from containernet_env.cli import run as check
-from containernet_env.cli.render import Memory, machine_lines, render_machine
+from containernet_env.cli.render import machine_lines, render_machine
 from containernet_env.config.plan import Plan, config_hash
 from containernet_env.model.disruption import Disruptions
 from containernet_env.model.findings import RULES, Finding, Kind, reasons_text
@@ -283,8 +283,8 @@ def test_every_reason_has_words() -> None:
 MANY = [replace(WRITE, name=f"write-{clients}", clients=clients) for clients in (5, 10, 90, 100)]
 
 
-def printed(plan: Plan, costs: MachineCosts, memory: Memory = MEMORY) -> list[str]:
-    return list(machine_lines(plan, carried(plan, costs), "Some CPU", memory))
+def printed(plan: Plan, costs: MachineCosts, memory: tuple[int, int] = MEMORY) -> list[str]:
+    return list(machine_lines(plan, carried(plan, costs), "Some CPU", *memory))
 
 
 def test_what_check_prints_of_a_machine(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
@@ -294,7 +294,7 @@ def test_what_check_prints_of_a_machine(tmp_path: Path, snapshot: SnapshotAssert
     two = plan_of(tmp_path, WRITE, replace(WRITE, name="b"), machine_cores=4)
     assert {
         "of which nothing is known": printed(plan_of(tmp_path), known()),
-        "too small for some": printed(small, known(sample(), sync_ms=0.1), Memory(4 << 30, 1 << 30)),
+        "too small for some": printed(small, known(sample(), sync_ms=0.1), (4 << 30, 1 << 30)),
         "with a core for the emulator": printed(kept, known(sample())),
         "that carries all": printed(two, known(sample())),
         "with a slow disk": printed(plan_of(tmp_path), known(sync_ms=40)),
@@ -308,8 +308,8 @@ def test_the_example_in_the_documentation_is_what_check_prints(tmp_path: Path, m
     costs = known(sample(), sync_ms=0.1)
     monkeypatch.setattr(capacity, "read", lambda key: (costs, None))
     monkeypatch.setattr(machine, "cpu_model", lambda: "Some CPU")
-    monkeypatch.setattr(machine, "memory_bytes", lambda: MEMORY.all_bytes)
-    monkeypatch.setattr(machine, "memory_available_bytes", lambda: MEMORY.available_bytes)
+    monkeypatch.setattr(machine, "memory_bytes", lambda: MEMORY[0])
+    monkeypatch.setattr(machine, "memory_available_bytes", lambda: MEMORY[1])
     output = StringIO()
     render_machine(plan_of(tmp_path, *MANY), Console(file=output, width=80))
     assert f"```text\n{output.getvalue().lstrip()}```" in (DOCS / "fidelity.md").read_text(encoding="utf-8")
