@@ -152,16 +152,13 @@ class Course(Silent):
             self._progress.note(f"{self.place}: {text}" if self.place else text)
 
     def scenario_started(self, planned: PlannedScenario) -> None:
-        """See ``RunProgress``."""
         cell = self._cells[planned.scheduled.scenario.name]
         self._progress.cell_began(cell, self.job.repetition, self._clock.tally)
 
     def scenario_progress(self, done: int, errors: int) -> None:
-        """See ``RunProgress``."""
         self._progress.cell_progress(done, errors)
 
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:
-        """See ``RunProgress``."""
         cell = self._cells[outcome.scheduled.scenario.name]
         self.outcomes.append((cell, outcome))
         if not was_measured(outcome):

@@ -264,14 +264,20 @@ class Sweep:
             journal = Journal(journal_of(self.out))
             try:
                 terms = Terms(self.out, self._request.tolerance, tuple(command or sys.argv))
-                self._carry_out(journal, progress, stop, terms)
+                self._begin(journal, progress, terms)
+                blocks = _Blocks(self, journal, progress, stop, terms)
+                certain = range(1, self.repeat + 1)
+                for numbers in [certain] if self.placement.several else [[number] for number in certain]:
+                    blocks.measure(numbers)
+                for number in range(self.repeat + 1, self.most + 1):
+                    blocks.measure([number])
                 return self.counts()
             finally:
                 with suppress(RunError):  # rows and runs do not depend on it, and the disk may be full
                     journal.add("sweep_ended", {})
                 journal.close()
 
-    def _carry_out(self, journal: Journal, progress: SweepProgress, stop: Stop, terms: Terms) -> None:
+    def _begin(self, journal: Journal, progress: SweepProgress, terms: Terms) -> None:
         for note in self.notes():
             progress.note(note)
         began = {"seed": self.seed, "repeat": self.repeat, "cells": len(self._cells), "command": list(terms.command)}
@@ -284,12 +290,6 @@ class Sweep:
                 if cell.identity not in self._kept.cells
             ),
         )
-        course = _Blocks(self, journal, progress, stop, terms)
-        certain = range(1, self.repeat + 1)
-        for blocks in [certain] if self.placement.several else [[block] for block in certain]:
-            course.blocks(blocks)
-        for block in range(self.repeat + 1, self.most + 1):
-            course.blocks([block])
 
     def notes(self) -> list[str]:
         """Notes for the user before it begins."""
@@ -325,8 +325,8 @@ class Sweep:
         return notes
 
 
-class Here:
-    """This machine: one testbed at a time, under its lock. Needs root. See ``Placement``."""
+class Here(Placement):
+    """This machine: one testbed at a time, under its lock. Needs root."""
 
     several = False
 
@@ -335,12 +335,10 @@ class Here:
         self.roster = Roster(len(design.beds), [""])
 
     def check(self, out: Path | None) -> str:
-        """See ``Placement``."""
         return preflight(self._design.largest, out)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """See ``Placement``."""
         plan = self._design.beds[0].plan
         if plan.config.external is None:
             require_root()
@@ -349,7 +347,6 @@ class Here:
             yield
 
     def measure(self, jobs: Iterable[Job], terms: Terms, begin: Begin, stop: Stop) -> Generator[Course, None, None]:
-        """See ``Placement``."""
         standing, order = Standing(), list(jobs)
         try:
             for at, job in enumerate(order, start=1):
@@ -391,7 +388,7 @@ class _Blocks:
         self._noted: set[str] = set()
         self._begun: dict[str, Course] = {}
 
-    def blocks(self, numbers: Sequence[int]) -> None:
+    def measure(self, numbers: Sequence[int]) -> None:
         """Measure all cells of some blocks; those that the machine failed again, in rounds, up to ``tries`` times."""
         sweep = self._sweep
         again = False

@@ -276,11 +276,9 @@ class _Forwarded(Silent):
         self._rows = 0
 
     def note(self, text: str) -> None:
-        """See ``Progress``."""
         self._send("note", text, None)
 
     def scenario_started(self, planned: PlannedScenario) -> None:
-        """See ``RunProgress``."""
         self._send("scenario_started", planned, None)
 
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:

@@ -24,7 +24,7 @@ from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.runs import preflight
 from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.runs.sweep.design import Design
-from containernet_env.runs.sweep.jobs import Begin, Course, Job, Roster, Terms, cell_of
+from containernet_env.runs.sweep.jobs import Begin, Course, Job, Placement, Roster, Terms, cell_of
 from containernet_env.runs.sweep.worker import (
     CONNECT_S,
     FACTS,
@@ -59,8 +59,8 @@ class _Measuring:
     is_taken_up: bool = False
 
 
-class Workers:
-    """See ``jobs.Placement``. ``note`` is called for workers that come, go, or get nothing more."""
+class Workers(Placement):
+    """The workers of a cluster. ``note`` is called for workers that come, go, or get nothing more."""
 
     several = True
 
@@ -86,7 +86,6 @@ class Workers:
         self._results: ResultsFile
 
     def check(self, out: Path | None) -> str:
-        """See ``Placement``."""
         if out is not None:
             preflight.check_out(self._design.largest, out)
         return "Only the workers know what their machines carry, and whether their engines and images are ready."
@@ -168,7 +167,6 @@ class Workers:
         )
 
     def measure(self, jobs: Iterable[Job], terms: Terms, begin: Begin, stop: Stop) -> Generator[Course, None, None]:
-        """See ``Placement``."""
         self._results = ResultsFile(terms.out)
         for text in self._results.open():
             self._note(text)
