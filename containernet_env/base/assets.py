@@ -157,20 +157,20 @@ class GoModule:
         return self.name if self.version is None else f"{self.name}-{self.version}"
 
 
-def etcd_module(root: Path = ROOT, version: str | None = None) -> GoModule:
+def etcd_module(version: str | None = None) -> GoModule:
     """etcd and etcdctl, in the version that is pinned or in another one."""
     packages = {"etcd": _ETCD_MODULE, "etcdctl": "go.etcd.io/etcd/etcdctl/v3"}
     only, disk_bytes = ("go.mod", "go.sum"), 700 * 10**6
-    return GoModule("etcd", root / "etcd_image", packages, only, False, version, disk_bytes=disk_bytes)
+    return GoModule("etcd", ROOT / "etcd_image", packages, only, False, version, disk_bytes=disk_bytes)
 
 
-def modules(root: Path = ROOT) -> tuple[GoModule, ...]:
+def modules() -> tuple[GoModule, ...]:
     """Every Go module of the project that each set-up builds, the slowest to build first."""
     return (
-        etcd_module(root),
+        etcd_module(),
         GoModule(
             "benchmark",
-            root / "benchmark_image",
+            ROOT / "benchmark_image",
             {
                 "benchmark-client": "./cmd/benchmark-client",
                 "benchmark-client-tls": "./cmd/benchmark-client-tls",
@@ -179,7 +179,7 @@ def modules(root: Path = ROOT) -> tuple[GoModule, ...]:
             },
             disk_bytes=150 * 10**6,
         ),
-        GoModule("emulator", root / "link_emulator", {"link-emulator": "."}),
+        GoModule("emulator", ROOT / "link_emulator", {"link-emulator": "."}),
     )
 
 
@@ -210,9 +210,9 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def etcd_version(root: Path = ROOT) -> str:
+def etcd_version() -> str:
     """The pinned version of etcd, such as "3.7.3", read from etcd_image/go.mod."""
-    return _pinned(root / "etcd_image" / "go.mod", _ETCD_MODULE)
+    return _pinned(ROOT / "etcd_image" / "go.mod", _ETCD_MODULE)
 
 
 def _pinned(path: Path, module: str) -> str:

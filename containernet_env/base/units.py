@@ -48,9 +48,9 @@ def format_duration(duration_ns: int) -> str:
     return f"{duration_ns}ns"
 
 
-def format_ms(duration_ns: int, decimals: int = 3) -> str:
-    """Milliseconds with a fixed number of decimals, for aligned columns."""
-    return f"{Decimal(duration_ns) / 10**6:.{decimals}f}"
+def format_ms(duration_ns: int) -> str:
+    """Milliseconds with three decimals, for aligned columns."""
+    return f"{Decimal(duration_ns) / 10**6:.3f}"
 
 
 def parse_size(text: object) -> int:

@@ -237,13 +237,13 @@ def _land(partial: Path, wanted: Path, module: GoModule, go_version: str) -> Pat
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def remove_older(home: Path, module: str, now_s: float | None = None) -> list[Path]:
+def remove_older(home: Path, module: str) -> list[Path]:
     """Remove builds of ``module`` except the ``KEPT`` last used, and leftovers of killed builds; returns the removed.
 
     Builds used within ``KEPT_S`` and running ones stay.
     """
     home = home.resolve()
-    oldest_s = (clock.time() if now_s is None else now_s) - KEPT_S
+    oldest_s = clock.time() - KEPT_S
     by_use: list[tuple[float, Path]] = []
     removed: list[Path] = []
     for folder in home.iterdir():

@@ -19,7 +19,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from containernet_env.base import clock, programs
 from containernet_env.base.errors import MissingRequirementError
@@ -69,7 +69,6 @@ class Commands:
         timeout_s: float,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
-        stdin: bytes | None = None,
         ending: Ending = Ending(),
     ) -> None:
         """Run ``argv``; its output is appended to ``log``. ``env`` replaces the environment when given.
@@ -80,9 +79,12 @@ class Commands:
         with log.open("ab") as output:
             output.write(f"$ {' '.join(argv)}\n".encode())
             output.flush()
-            process = self._start(argv, log, output.fileno(), cwd, env, stdin is not None, ending)
+            try:
+                process = self._start(argv, output, cwd, env, ending)
+            except OSError as error:
+                raise CommandError(argv, f"cannot be started: {error}", log, ()) from error
         try:
-            process.communicate(stdin, timeout=timeout_s)
+            process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
             end(process, ending)
             raise CommandError(argv, f"did not end within {timeout_s:.0f} s", log, tail(log, begin)) from error
@@ -95,34 +97,24 @@ class Commands:
             raise CommandError(argv, f"ended: {programs.how_ended(process.returncode)}", log, tail(log, begin))
 
     def _start(
-        self,
-        argv: Sequence[str],
-        log: Path,
-        output: int,
-        cwd: Path | None,
-        env: Mapping[str, str] | None,
-        has_input: bool,
-        ending: Ending,
+        self, argv: Sequence[str], output: IO[bytes], cwd: Path | None, env: Mapping[str, str] | None, ending: Ending
     ) -> subprocess.Popen[bytes]:
+        given = programs.environment(env)
         with self._lock:
             if self.stopping.is_set():
                 raise Stopped
-            try:
-                found = shutil.which(argv[0], path=programs.search_path((env or os.environ).get("PATH", "")))
-                if found is None:
-                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
-                process = subprocess.Popen(
-                    guarded([found, *argv[1:]], ending),
-                    stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    cwd=cwd,
-                    env=programs.environment(env),
-                    pass_fds=(programs.descriptor(),),
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise CommandError(argv, f"cannot be started: {error}", log, ()) from error
+            if (found := shutil.which(argv[0], path=given["PATH"])) is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+            process = subprocess.Popen(
+                guarded([found, *argv[1:]], ending),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                env=given,
+                pass_fds=(programs.descriptor(),),
+                start_new_session=True,
+            )
             self._running[process.pid] = (process, ending)
         return process
 
@@ -169,10 +161,10 @@ def _signal(process: subprocess.Popen[bytes], signum: signal.Signals, leader_onl
         os.killpg(process.pid, signum)
 
 
-def tail(log: Path, begin: int = 0, lines: int = _TAIL_LINES) -> list[str]:
-    """The last ``lines`` non-empty lines of ``log`` after byte ``begin``."""
+def tail(log: Path, begin: int = 0) -> list[str]:
+    """The last non-empty lines of ``log`` after byte ``begin``."""
     text = log.read_bytes()[begin:].decode(errors="replace")
-    return [line.rstrip() for line in text.splitlines() if line.strip()][-lines:]
+    return [line.rstrip() for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
 
 
 _POLL_S = 0.1

@@ -329,19 +329,18 @@ def context(texts: Mapping[str, bytes], files: Mapping[str, Path]) -> IO[bytes]:
     output = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
     with tarfile.open(fileobj=output, mode="w") as archive:
         for name, content in texts.items():
-            archive.addfile(_entry(name, len(content)), io.BytesIO(content))
+            _add(archive, name, len(content), io.BytesIO(content))
         for name, path in files.items():
             with path.open("rb") as file:
-                archive.addfile(_entry(name, path.stat().st_size), file)
+                _add(archive, name, path.stat().st_size, file)
     output.seek(0)
     return output
 
 
-def _entry(name: str, size: int) -> tarfile.TarInfo:
+def _add(archive: tarfile.TarFile, name: str, size: int, content: IO[bytes]) -> None:
     entry = tarfile.TarInfo(name)
-    entry.size = size
-    entry.mode = 0o755
-    return entry
+    entry.size, entry.mode = size, 0o755
+    archive.addfile(entry, content)
 
 
 def build_image(
@@ -433,9 +432,9 @@ def base_tag(packages: tuple[str, ...] = ()) -> str:
     return tag_of("base-with" if packages else "base", source_hash(packages))
 
 
-def recipe(parts: ImageParts, go_version: str, root: Path = assets.ROOT) -> Recipe:
+def recipe(parts: ImageParts, go_version: str) -> Recipe:
     """The image that is made of these parts; without programs that are not built yet."""
-    module, scripts = parts.module, parts.scripts
+    root, module, scripts = assets.ROOT, parts.module, parts.scripts
     own_folder = module.folder if module is not None else root / f"{parts.name}_image"
     folder = own_folder if parts.folder is None else root / parts.folder
     own = {name: folder / name for name in (_DOCKERFILE, *scripts)}
@@ -457,14 +456,14 @@ def recipe(parts: ImageParts, go_version: str, root: Path = assets.ROOT) -> Reci
     return Recipe(parts.label, source, {**own, **gate, **built, **there}, parts.packages, parts.binary)
 
 
-def recipes(go_version: str, store: Store = DEFAULT, root: Path = assets.ROOT) -> tuple[Recipe, ...]:
+def recipes(go_version: str, store: Store = DEFAULT) -> tuple[Recipe, ...]:
     """The recipes of the store's image, the benchmark's, and the default store's if it differs.
 
     ``go_version`` as in the hashes of their programs.
     """
-    by_name = {module.name: module for module in assets.modules(root)}
-    benchmark = recipe(ImageParts("benchmark", module=by_name["benchmark"], gated=False), go_version, root)
-    member, default = (recipe(kind.image, go_version, root) for kind in (store, DEFAULT))
+    module = next(module for module in assets.modules() if module.name == "benchmark")
+    benchmark = recipe(ImageParts("benchmark", module=module, gated=False), go_version)
+    member, default = (recipe(kind.image, go_version) for kind in (store, DEFAULT))
     return (member, benchmark) if member.tag == default.tag else (member, benchmark, default)
 
 

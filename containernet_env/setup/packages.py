@@ -94,18 +94,16 @@ def install(packages: Sequence[str], commands: Commands, log: Path, note: Callab
         )
 
 
-def _patiently(
-    commands: Commands, log: Path, note: Callable[[str], None], deadline_s: float = LOCK_DEADLINE_S
-) -> Callable[[Sequence[str], float], None]:
+def _patiently(commands: Commands, log: Path, note: Callable[[str], None]) -> Callable[[Sequence[str], float], None]:
     """Runs apt-get and dpkg, retrying with a ``note`` while another package manager holds their lock.
 
-    It raises ``CommandError``, also if the lock was held for ``deadline_s``, or ``Stopped``. apt's own
+    It raises ``CommandError``, also if the lock was held for ``LOCK_DEADLINE_S``, or ``Stopped``. apt's own
     DPkg::Lock::Timeout waits without any message outside the log, and not for the lists' lock.
     """
     reported: set[str] = set()
 
     def run(argv: Sequence[str], timeout_s: float) -> None:
-        deadline = clock.monotonic() + deadline_s
+        deadline = clock.monotonic() + LOCK_DEADLINE_S
         while True:
             try:
                 return commands.run(argv, log, timeout_s=timeout_s, env=environment(), ending=_GENTLE)
