@@ -117,13 +117,8 @@ class ShortageError(RunError):
 
 def shortage(error: BaseException) -> ShortageError | None:
     """The error to raise if a resource that has run out caused ``error``, however it is wrapped."""
-    what = _exhausted_resource(error)
-    return None if what is None else ShortageError(what)
-
-
-def _exhausted_resource(error: BaseException) -> str | None:
     if isinstance(error, BlockingIOError):
-        return _PROCESSES  # EAGAIN of fork(2)
+        return ShortageError(_PROCESSES)  # EAGAIN of fork(2)
     todo: list[object] = [error]
     seen: set[int] = set()
     while todo:
@@ -132,13 +127,13 @@ def _exhausted_resource(error: BaseException) -> str | None:
             continue
         seen.add(id(item))
         if isinstance(item, ShortageError):
-            return item.resource
+            return ShortageError(item.resource)
         if isinstance(item, RuntimeError) and _NO_THREAD in str(item):
-            return _PROCESSES
+            return ShortageError(_PROCESSES)
         if isinstance(item, MemoryError):
-            return _MEMORY
+            return ShortageError(_MEMORY)
         if isinstance(item, OSError) and (what := _BY_NUMBER.get(item.errno or 0)) is not None:
-            return what
+            return ShortageError(what)
         todo += [item.__cause__, None if item.__suppress_context__ else item.__context__, *item.args]
     return None
 

@@ -59,7 +59,7 @@ MODULES = {
     **dict.fromkeys(("rerun", "check"), "run"),
     **dict.fromkeys(("worker", "certs"), "sweep"),
     **dict.fromkeys(("compare", "show", "verify", "export"), "results"),
-    **dict.fromkeys(("plot", "table"), "report"),
+    **dict.fromkeys(("plot", "table", "watch"), "report"),
     **dict.fromkeys(("setup", "clean", "shell", "schema"), "machine"),
 }
 # Commands whose result is their output.

@@ -156,20 +156,21 @@ def compare_command(
     from containernet_env.results.csv_file import csv_text
 
     names = [column_of("--figure", name, FIGURES) for name in split("--figure", figures)]
-    sides = [read(paths, note) for paths in ((a, *also_a), (b, *also_b))]
-    called = (f"A ({', '.join(map(str, (a, *also_a)))})", f"B ({', '.join(map(str, (b, *also_b)))})")
-    found = compare(sides[0], sides[1], list(dict.fromkeys(names)), called)
+    files = (a, *also_a), (b, *also_b)
+    texts = [", ".join(map(str, paths)) for paths in files]
+    sides = [read(paths, note) for paths in files]
+    found = compare(sides[0], sides[1], list(dict.fromkeys(names)), (f"A ({texts[0]})", f"B ({texts[1]})"))
     if table is not None:
-        check_output(table, re.compile(",".join(_COLUMNS).encode()), (a, b, *also_a, *also_b))
+        check_output(table, re.compile(",".join(_COLUMNS).encode()), (*files[0], *files[1]))
     packages.require("scipy", note)
     rows = [_row(cell) for cell in found.cells]
     if table is not None:
         text = csv_text([_COLUMNS, *(row.values() for row in rows)])
         write_output(table, text.encode(errors="backslashreplace"))
     if as_json:
-        click.echo(json.dumps(_document(found, rows, (a, *also_a), (b, *also_b)), indent=1))
+        click.echo(json.dumps(_document(found, rows, *files), indent=1))
     else:
-        _print(found, ", ".join(map(str, (a, *also_a))), ", ".join(map(str, (b, *also_b))))
+        _print(found, texts)
     return 0 if fail_if_slower is None else _gate(found, fail_if_slower, note)
 
 
@@ -204,8 +205,8 @@ def _document(
 ) -> dict[str, Any]:
     return {
         "version": 1,
-        "a": [str(path) for path in a],
-        "b": [str(path) for path in b],
+        "a": [*map(str, a)],
+        "b": [*map(str, b)],
         "differs": {name: {"a": left, "b": right} for name, left, right in found.differs},
         "cells": [dict(row) for row in rows],
         "only_a": list(found.only[0]),
@@ -216,10 +217,10 @@ def _document(
     }
 
 
-def _print(found: Comparison, a: str, b: str) -> None:
+def _print(found: Comparison, files: Sequence[str]) -> None:
     """The table, the reasons below it."""
     lines = []
-    for name, path, left_out in zip("AB", (a, b), found.left_out, strict=True):
+    for name, path, left_out in zip("AB", files, found.left_out, strict=True):
         out = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
         lines.append(f"{name}: {path}" + (f" (rows left out: {out})" if out else ""))
     for name, left, right in found.differs:

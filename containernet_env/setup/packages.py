@@ -160,7 +160,8 @@ def require(module: str, note: Callable[[str], object]) -> None:
     extra = next(name for name, modules in EXTRAS.items() if module in modules)
     own = assets.CLONE is not None and Path(sys.prefix).resolve() == (assets.CLONE / ".venv").resolve()
     clone = assets.CLONE if own else None
-    if not _is_missing(module, clone):
+    version, pin = _version(module), None if clone is None else _pin(clone, module)
+    if version is not None and pin in (None, version):
         return
     why = f"this needs {module}, which is not installed"
     if clone is None:
@@ -168,8 +169,8 @@ def require(module: str, note: Callable[[str], object]) -> None:
         pins = [] if assets.CLONE is None else ["--constraint", str(assets.CLONE / "constraints.txt"), "--editable"]
         remedy = shlex.join([sys.executable, "-m", "pip", "install", *pins, f"{target}[{extra}]"])
         raise MissingRequirementError(why, f"Install it: {remedy}")
-    if (version := _version(module)) is not None:
-        why = f"this needs {module} {_pin(clone, module)}, and {version} is installed"
+    if version is not None:
+        why = f"this needs {module} {pin}, and {version} is installed"
     try:
         _make_sure(module, extra, clone, why, note)
     except MissingRequirementError as error:
@@ -190,15 +191,10 @@ def _make_sure(module: str, extra: str, clone: Path, why: str, note: Callable[[s
     assets.logs().mkdir(parents=True, exist_ok=True)
     # The lock of build.sh, which installs into the same environment.
     with only_one(note, clone / ".build" / "python.lock", _LOCK_DEADLINE_S):
-        if _is_missing(module, clone):
+        if _version(module) != _pin(clone, module):
             note(f"installing {', '.join(EXTRAS[extra])} into {sys.prefix}, once")
             _install(argv)
     importlib.invalidate_caches()
-
-
-def _is_missing(module: str, clone: Path | None) -> bool:
-    version = _version(module)
-    return version is None or (clone is not None and version != _pin(clone, module))
 
 
 def _version(module: str) -> str | None:

@@ -48,7 +48,6 @@ from containernet_env.runs.reuse import standing_key
 
 MAX_CELLS = 10_000
 """A larger sweep is a mistake: at 20 s a cell it takes two days for each repetition."""
-_SHOWN_FINDINGS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ class _Expander:
             Finding(self._places[name], "is about nothing that is measured", None, "a key of a scenario that is", True)
             for name in sorted(self._unused)
         ]
-        return [*self._found.values(), *lost][:_SHOWN_FINDINGS]
+        return [*self._found.values(), *lost]
 
     def combinations(self, point: Point) -> Iterator[Combination]:
         """Those of one combination of values, one for each scenario."""

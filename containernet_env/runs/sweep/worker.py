@@ -237,10 +237,8 @@ class Directory:
             if ".." in PurePosixPath(name).parts or PurePosixPath(name).is_absolute() or "\0" in name:
                 return f"{folder}: a file of the name {name!r} was left out"
             make_folders(path.parent)
-            with replacing(path) as file:
+            with replacing(path, sync=True) as file:
                 file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
         checked = check(folder)
         if checked is None:
             return f"{folder} has no checksums"
