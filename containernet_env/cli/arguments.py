@@ -141,7 +141,7 @@ def _scenarios_of(ctx: click.Context) -> ScenarioSet:
     if ctx.params.get("quick"):
         return load_scenarios(QUICK_SCENARIOS)
     # While an option still lacks its value, click leaves the arguments before it where they are.
-    config = CONFIG.convert(ctx.args[0], None, ctx) if ctx.args else ctx.params.get("config")
+    config = CONFIG.convert(ctx.args[0], None, ctx) if ctx.args else ctx.params.get("config", ctx.params.get("sweep"))
     own = load_config(config).scenarios if config is not None else None
     return load_scenarios(own or DEFAULT_SCENARIOS)
 
@@ -244,12 +244,22 @@ def _kinds_of(text: str) -> tuple[str, ...]:
     return kinds
 
 
-def plan_options(*names: str) -> Callable[[_Command], _Command]:
-    """Add options of ``PlanOptions``, under their own names."""
+_tolerance_option = click.option(
+    "--rtt-tolerance",
+    type=Parsed("tolerance", Tolerance.parse),
+    metavar="SPEC",
+    help="How far a round trip may be off: '1ms', '15%', or '1ms,15%' (the larger counts). Default: by the kind of "
+    "links.",
+)
+
+
+def run_options(name: str) -> Callable[[_Command], _Command]:
+    """Add the options of runs that the command of this name has."""
 
     def add(command: _Command) -> _Command:
-        for name in reversed(names):
-            command = click.option(f"--{name.replace('_', '-')}", **_form(name))(command)
+        command = _tolerance_option(command)
+        for option in reversed([key for key, (_, option) in OPTIONS.items() if name in option.commands]):
+            command = click.option(f"--{option.replace('_', '-')}", **_form(option))(command)
         return command
 
     return add
@@ -272,23 +282,6 @@ def _form(name: str) -> dict[str, Any]:
     if int in (kind, *get_args(kind)):
         return form | {"type": click.IntRange(option.least, option.most)}
     return form
-
-
-def testbed_options(command: _Command) -> _Command:
-    """Add --engine, --links, --switches, --seed, --rtt-tolerance and --congestion-control."""
-    tolerance = click.option(
-        "--rtt-tolerance",
-        type=Parsed("tolerance", Tolerance.parse),
-        default=None,
-        metavar="SPEC",
-        help="How far a round trip may be off: '1ms', '15%', or '1ms,15%' (the larger counts). Default: by the "
-        "kind of links.",
-    )
-    made = tolerance(plan_options("congestion_control")(command))
-    return plan_options("engine", "links", "switches", "seed")(made)
-
-
-testbed_options.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name begins with
 
 
 def tls_options(command: _Command) -> _Command:

@@ -13,7 +13,7 @@ import click
 
 from containernet_env.base import clock
 from containernet_env.base.errors import MissingRequirementError, UsageError
-from containernet_env.cli.arguments import CONFIG, testbed_options
+from containernet_env.cli.arguments import CONFIG, run_options
 from containernet_env.cli.terminal import StageLines, StopSignals, TerminalProgress, plain_console
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import schema_of
@@ -112,7 +112,7 @@ def _clean_cluster(path: Path) -> None:
 @click.argument("config", type=CONFIG)
 @click.option("-c", "commands", multiple=True, metavar="CMD", help="Run CMD instead of opening the command line; "
               "repeatable, stops at the first that fails and leaves with its exit status.")  # fmt: skip
-@testbed_options
+@run_options("shell")
 @click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True,
               help="Port of the benchmark server on 127.0.0.1; another one if taken.")  # fmt: skip
 def shell_command(
@@ -213,7 +213,7 @@ _INPUTS = ("config", "scenarios", "sweep")
 _RUN_FILES = tuple(f"run-{name}" for name in FILES)
 
 
-@click.command(short_help="Print the JSON Schema of input files, or of a run directory's files.")
+@click.command()
 @click.argument("kind", type=click.Choice([*_INPUTS, *_RUN_FILES]), default="config")
 def schema_command(kind: str) -> None:
     """Print the JSON Schema of config files (topologies), of scenario or sweep files, or of a file of run directories.

@@ -16,13 +16,12 @@ from containernet_env.cli.arguments import (
     CONFIG,
     SCENARIOS,
     consent_option,
-    plan_options,
     refuse_options,
     render_endpoints,
     render_external_plan,
+    run_options,
     scenarios_option,
     strict_option,
-    testbed_options,
 )
 from containernet_env.cli.output import unblocked
 from containernet_env.cli.render import render_machine, render_plan, render_summary, render_topology
@@ -42,10 +41,8 @@ if TYPE_CHECKING:
 @click.argument("out", type=FILE, required=False)
 @click.option("--quick", is_flag=True, help="Every kind of scenario with small totals: done within a minute.")
 @scenarios_option
-@plan_options("only", "repeat", "fresh", "retry_invalid")
+@run_options("run")
 @strict_option
-@plan_options("links_cpu", "profile", "profile_member")
-@testbed_options
 @consent_option
 @click.option("--dry-run", is_flag=True, help="Print the whole plan and create nothing.")
 def run_command(
@@ -160,7 +157,7 @@ def rerun_command(run: Path, out: Path | None, anyway: bool, strict: bool, conse
     return carried_out(replace(order, consent=consent), console, began, strict)
 
 
-@click.command(short_help="Check a topology file and print what it configures.")
+@click.command()
 @click.argument("config_path", metavar="CONFIG", type=CONFIG)
 @click.option(
     "--scenarios",

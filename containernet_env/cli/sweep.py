@@ -18,11 +18,10 @@ from containernet_env.cli.arguments import (
     PRESETS,
     SWEEP,
     consent_option,
-    plan_options,
     refuse_options,
+    run_options,
     scenarios_option,
     strict_option,
-    testbed_options,
     tls_options,
 )
 from containernet_env.cli.output import unblocked
@@ -284,7 +283,6 @@ class FigureType(click.Choice[str]):
 )
 @click.option("--quick", is_flag=True, help="The quick form that SWEEP has, else the scenarios of `run --quick`.")
 @scenarios_option
-@click.option("--only", multiple=True, metavar="NAME", help="Only these scenarios: a name, a glob, a type.")
 @click.option(
     "--repeat", type=click.IntRange(1, 1000), metavar="N", help="Measure each cell N times, each on a new cluster."
 )
@@ -320,8 +318,7 @@ class FigureType(click.Choice[str]):
     "--other-versions", is_flag=True, help="Count rows that another version of the program or the store measured, too."
 )
 @strict_option
-@plan_options("links_cpu")
-@testbed_options
+@run_options("sweep")
 @click.option(
     "--dask", metavar="ADDRESS", help="Measure on the workers of a Dask cluster: its scheduler, as 127.0.0.1:8786."
 )

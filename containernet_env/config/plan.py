@@ -58,12 +58,16 @@ CPU_PERIOD_US = 100_000
 @dataclass(frozen=True, slots=True)
 class Option:
     """The common part of all forms of an option: its effect, the least and largest number, the placeholder of its
-    value."""
+    value, and the commands that have it."""
 
     text: str
     least: int | None = None
     most: int | None = None
     metavar: str | None = None
+    commands: tuple[str, ...] = ("run",)
+
+
+_EACH = ("run", "sweep", "shell")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +83,14 @@ class PlanOptions:
 
     machine_cores: int
     run_id: str = "RUN-ID"
-    only: Annotated[tuple[str, ...], Option("Only these scenarios: a name, a glob, a type.", metavar="NAME")] = ()
+    only: Annotated[
+        tuple[str, ...],
+        Option("Only these scenarios: a name, a glob, a type.", metavar="NAME", commands=("run", "sweep")),
+    ] = ()
     repeat: Annotated[int, Option("Run the matrix N times.", 1, 1000)] = 1
-    first_repetition: Annotated[int, Option("The number of the first repetition, by which seeds differ.", 1)] = 1
+    first_repetition: Annotated[
+        int, Option("The number of the first repetition, by which seeds differ.", 1, commands=())
+    ] = 1
     fresh: Annotated[bool, Option("A new cluster for each repetition; without it all share one.")] = False
     retry_invalid: Annotated[
         int,
@@ -89,7 +98,12 @@ class PlanOptions:
     ] = 0
     links_cpu: Annotated[
         int | None,
-        Option("Keep core N for the link emulator: members, client and driver use the others.", 0, metavar="N"),
+        Option(
+            "Keep core N for the link emulator: members, client and driver use the others.",
+            0,
+            metavar="N",
+            commands=("run", "sweep"),
+        ),
     ] = None
     profile: Annotated[
         tuple[ProfileKind, ...],
@@ -101,13 +115,15 @@ class PlanOptions:
         None
     )
     engine: Annotated[
-        EngineChoice, Option("The network engine: this project's own, or the original Containernet, if installed.")
+        EngineChoice,
+        Option("The network engine: this project's own, or the original Containernet, if installed.", commands=_EACH),
     ] = "builtin"
-    links: Annotated[LinksChoice, Option("The link backend: auto is the link emulator; netem is a cross-check.")] = (
-        "auto"
-    )
+    links: Annotated[
+        LinksChoice, Option("The link backend: auto is the link emulator; netem is a cross-check.", commands=_EACH)
+    ] = "auto"
     switches: Annotated[
-        SwitchesChoice, Option("The switches of netem links: Open vSwitch or a Linux bridge; goes with --links netem.")
+        SwitchesChoice,
+        Option("The switches of netem links: Open vSwitch or a Linux bridge; goes with --links netem.", commands=_EACH),
     ] = "auto"
     seed: Annotated[
         int,
@@ -116,9 +132,12 @@ class PlanOptions:
             0,
             SEED_MAX,
             metavar="N",
+            commands=_EACH,
         ),
     ] = 0
-    congestion_control: Annotated[str, Option("TCP congestion control of every host.", metavar="NAME")] = "cubic"
+    congestion_control: Annotated[
+        str, Option("TCP congestion control of every host.", metavar="NAME", commands=_EACH)
+    ] = "cubic"
     other_cores: tuple[int, ...] = ()
 
 
