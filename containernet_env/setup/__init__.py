@@ -8,9 +8,9 @@ from functools import partial
 from containernet_env.base import assets
 from containernet_env.base.assets import GoModule
 from containernet_env.base.errors import MissingRequirementError
-from containernet_env.base.work import Stop
+from containernet_env.base.work import Progress, Stop
 from containernet_env.setup import builds, dockerd, images, missing, packages
-from containernet_env.setup.commands import SetupReport, Steps, only_one
+from containernet_env.setup.commands import Steps, only_one
 from containernet_env.setup.images import Images
 from containernet_env.setup.missing import Missing
 from containernet_env.stores.kinds import DEFAULT
@@ -22,7 +22,7 @@ def is_ready() -> bool:
     return not missing.detect()
 
 
-def ready_images(store: Store = DEFAULT, report: SetupReport | None = None, stop: Stop | None = None) -> Images:
+def ready_images(store: Store = DEFAULT, report: Progress | None = None, stop: Stop | None = None) -> Images:
     """The required images of a run of this store.
 
     With a ``report``, images of a store other than the default one are made first, as by `set_up`.
@@ -37,7 +37,7 @@ def ready_images(store: Store = DEFAULT, report: SetupReport | None = None, stop
     return found.required
 
 
-def set_up(report: SetupReport, store: Store = DEFAULT, stop: Stop | None = None) -> bool:
+def set_up(report: Progress, store: Store = DEFAULT, stop: Stop | None = None) -> bool:
     """Install, build and start the missing parts for runs of this store and the default one; whether any was missing.
 
     A signal ends it in the main thread, ``stop`` in any. Raises ``MissingRequirementError`` with a remedy, and

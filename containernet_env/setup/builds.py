@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,8 +20,8 @@ from containernet_env.base import assets, clock, programs
 from containernet_env.base.assets import BUILD_ENVIRONMENT, GoModule
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.programs import Program, Stamp
-from containernet_env.base.work import Stop
-from containernet_env.setup.commands import CommandError, Commands, Ending, SetupReport, Steps
+from containernet_env.base.work import Progress, Stop
+from containernet_env.setup.commands import CommandError, Commands, Ending, Steps
 
 MINIMUM = (1, 26)
 # The package with the Go toolchain as a wheel.
@@ -54,15 +54,10 @@ class Go:
 @lru_cache(maxsize=1)
 def find() -> Go | None:
     """The first Go of at least ``MINIMUM``: on PATH, in /usr/local/go (sudo resets PATH), in the cache."""
-    return first_usable(_candidates(), _version)
-
-
-def first_usable(candidates: Iterator[str], version_of: Callable[[str], str | None]) -> Go | None:
-    """The first candidate whose version ("go1.26.8", "go1.27rc1") is new enough; None if there is none."""
-    for path in candidates:
-        version = version_of(path)
-        found = re.match(r"go(\d+)\.(\d+)", version or "")
-        if version is not None and found is not None and (int(found[1]), int(found[2])) >= MINIMUM:
+    for path in _candidates():
+        version = _version(path) or ""  # "go1.26.8", "go1.27rc1"
+        found = re.match(r"go(\d+)\.(\d+)", version)
+        if found is not None and (int(found[1]), int(found[2])) >= MINIMUM:
             return Go(path, version)
     return None
 
@@ -285,7 +280,7 @@ def _not_built(name: str, error: CommandError) -> MissingRequirementError:
 SERVER = "benchmark-server"
 
 
-def ready_load_programs(report: SetupReport, stop: Stop | None = None) -> Path:
+def ready_load_programs(report: Progress, stop: Stop | None = None) -> Path:
     """The folder with benchmark-server and its clients, built if missing.
 
     A signal ends a build in the main thread, ``stop`` in any. Raises ``MissingRequirementError``, and ``Interrupted``

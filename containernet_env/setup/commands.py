@@ -16,14 +16,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from containernet_env.base import clock, programs
 from containernet_env.base.errors import MissingRequirementError
-from containernet_env.base.work import Stage, Stop
+from containernet_env.base.work import Progress, Stop
 
 _GUARD = Path(__file__).with_name("guard.py")
 _TAIL_LINES = 8
@@ -170,16 +170,6 @@ def tail(log: Path, begin: int = 0) -> list[str]:
 _POLL_S = 0.1
 
 
-class SetupReport(Protocol):
-    """The progress of a set-up; stages may overlap. Part of ``containernet_env.base.work.Reporter``."""
-
-    def stage(self, name: str) -> AbstractContextManager[Stage]:
-        """Begin a step; leaving the context without an error shows its one line."""
-
-    def note(self, text: str) -> None:
-        """A message for the user, once."""
-
-
 @dataclass
 class Step:
     """One step in progress: its log file and its reports."""
@@ -192,7 +182,7 @@ class Step:
 class Steps:
     """The steps of one set-up. They run in threads, so that a signal in the main thread, or ``stop``, can end them."""
 
-    def __init__(self, report: SetupReport, logs: Path, stop: Stop | None = None) -> None:
+    def __init__(self, report: Progress, logs: Path, stop: Stop | None = None) -> None:
         self._report = report
         self._logs = logs
         self._stop = stop or Stop()

@@ -526,13 +526,12 @@ def remove_older(keep: set[str], root: Path = assets.ROOT) -> list[str]:
         in_use = {row["ImageID"] for row in engine.client().api.containers(all=True)}
     rows = [row for row in _labelled() if row["Id"] not in in_use and not _belongs_to_another(row, root)]
     tags = [tag for row in rows for tag in row.get("RepoTags") or () if tag not in keep]
-    # Images made on the base are removed before it; the engine refuses the other order.
-    kept = sorted(tag.rpartition(":")[0] for tag in keep)
-    members = [name for name in kept if not name.startswith(_BASE)]
-    repositories = dict.fromkeys((*members, *REPOSITORIES, *kept))
-    ordered = [tag for name in repositories for tag in tags if tag.rpartition(":")[0] == name]
+    repositories = {*REPOSITORIES, *(tag.rpartition(":")[0] for tag in keep)}
     removed = []
-    for tag in ordered:
+    # Images made on the base are removed before it; the engine refuses the other order.
+    for tag in sorted(tags, key=lambda tag: tag.startswith(_BASE)):
+        if tag.rpartition(":")[0] not in repositories:
+            continue
         with engine.refusals(f"the image {tag} could not be removed"):
             try:
                 engine.client().api.remove_image(tag)

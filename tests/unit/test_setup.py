@@ -298,10 +298,16 @@ def test_set_up_waits_for_another_package_manager_until_that_ends_or_its_own_sto
 
 def test_the_first_go_that_is_new_enough_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     new, old = ("go1.26.0", "go1.26", "go1.27rc1", "go2.0"), ("go1.25.9", "go1.3", "devel", "")
-    assert [version for version in (*new, *old) if builds.first_usable(iter([version]), str)] == [*new]
+    find = builds.find.__wrapped__
+
+    def found(versions: dict[str, str | None]) -> builds.Go | None:
+        monkeypatch.setattr(builds, "_candidates", lambda: iter(versions))
+        monkeypatch.setattr(builds, "_version", versions.get)
+        return find()
+
+    assert [version for version in (*new, *old) if found({"/go": version})] == [*new]
     versions = {"/old/go": "go1.19.8", "/broken/go": None, "/new/go": "go1.26.8", "/newer/go": "go1.27.0"}
-    assert builds.first_usable(iter(versions), versions.get) == builds.Go("/new/go", "go1.26.8")
-    assert builds.first_usable(iter(["/old/go"]), versions.get) is None
+    assert found(versions) == builds.Go("/new/go", "go1.26.8")
     monkeypatch.setattr(builds, "find", lambda: None)
     with pytest.raises(MissingRequirementError, match=r"Go 1\.26 or newer(.|\n)*Check the network"):
         builds.ensure(FakeCommands(lambda argv, number: ["no network"]), tmp_path / "log")
