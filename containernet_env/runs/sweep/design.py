@@ -382,18 +382,17 @@ def design(
 def _beds(
     combinations: Sequence[Combination], scenario_set: ScenarioSet, choices: Mapping[str, Any]
 ) -> tuple[list[Bed], int]:
-    groups: dict[tuple[str, Dataset], list[Combination]] = {}
+    groups: dict[tuple[str, Dataset], dict[str, Combination]] = {}
     texts: dict[int, str] = {}
     for item in combinations:
         if id(item.config) not in texts:
             texts[id(item.config)] = topology_text(item.config)
-        groups.setdefault((texts[id(item.config)], item.dataset), []).append(item)
+        groups.setdefault((texts[id(item.config)], item.dataset), {}).setdefault(item.scenario.name, item)
     beds: list[Bed] = []
     problems: list[str] = []
     seen: set[str] = set()
     for (_, dataset), group in groups.items():
-        first = {item.scenario.name: item for item in reversed(group)}
-        ordered = [first[name] for name in dict.fromkeys(item.scenario.name for item in group)]
+        ordered = [*group.values()]
         for at in range(0, len(ordered), MAX_SCENARIOS):
             items = ordered[at : at + MAX_SCENARIOS]
             try:

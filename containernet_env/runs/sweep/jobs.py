@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from containernet_env.base.errors import RunError
 from containernet_env.base.work import Stop
 from containernet_env.config.plan import Plan, PlannedScenario
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.scenario import Scenario
 from containernet_env.network.rtt import Tolerance
 from containernet_env.runs.keeper import was_measured
 from containernet_env.runs.progress import Silent
@@ -102,6 +103,7 @@ class Clock:
         return Tally(self._all - self._left, self._all, self._left_s * ratio / self.at_once)
 
 
+@dataclass(eq=False)
 class Course(Silent):
     """A job that has begun, as a ``RunProgress``: it turns the progress of its run into that of the sweep.
 
@@ -109,35 +111,28 @@ class Course(Silent):
     that were not run, ``rows`` the rows that are in OUT, by their `cell_of`. ``error`` ended it. ``is_killed``: the
     machine was lost, so its network was not proved after the last cell.
 
-    ``on_failed`` is called for a cell that the testbed failed as soon as that is known; if it raises, `report_failures`
-    calls it again: an error of the progress never ends a run. ``noted`` are the notes of the sweep so far.
+    ``_on_failed`` is called for a cell that the testbed failed as soon as that is known; if it raises,
+    `report_failures` calls it again: an error of the progress never ends a run. ``_noted`` are the notes of the sweep
+    so far.
     """
 
-    def __init__(
-        self,
-        job: Job,
-        plan: Plan,
-        place: str,
-        progress: SweepProgress,
-        remaining: Clock,
-        noted: set[str],
-        on_failed: Callable[[str, Cell], None],
-    ) -> None:
-        self.job = job
-        self.plan = plan
-        self.place = place
-        self.outcomes: list[tuple[Cell, ScenarioOutcome]] = []
-        self.rows: dict[tuple[str, str], Mapping[str, str]] = {}
-        self.error: RunError | None = None
-        self.is_killed = False
-        self.took_s = 0.0
-        self._began_s = clock.monotonic()
-        self._cells = {cell.scenario.name: cell for cell in job.cells}
-        self._progress = progress
-        self._clock = remaining
-        self._noted = noted
-        self._on_failed = on_failed
-        self._failures: list[tuple[str, Cell]] = []
+    job: Job
+    plan: Plan
+    place: str
+    _progress: SweepProgress
+    _clock: Clock
+    _noted: set[str]
+    _on_failed: Callable[[str, Cell], None]
+    outcomes: list[tuple[Cell, ScenarioOutcome]] = field(default_factory=list)
+    rows: dict[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
+    error: RunError | None = None
+    is_killed: bool = False
+    took_s: float = 0.0
+    _began_s: float = field(default_factory=lambda: clock.monotonic())
+    _failures: list[tuple[str, Cell]] = field(default_factory=list)
+
+    def _cell(self, scenario: Scenario) -> Cell:
+        return next(cell for cell in self.job.cells if cell.scenario.name == scenario.name)
 
     def end(self, error: RunError | None = None) -> Course:
         """It has ended; the machine is free."""
@@ -152,14 +147,14 @@ class Course(Silent):
             self._progress.note(f"{self.place}: {text}" if self.place else text)
 
     def scenario_started(self, planned: PlannedScenario) -> None:
-        cell = self._cells[planned.scheduled.scenario.name]
+        cell = self._cell(planned.scheduled.scenario)
         self._progress.cell_began(cell, self.job.repetition, self._clock.tally)
 
     def scenario_progress(self, done: int, errors: int) -> None:
         self._progress.cell_progress(done, errors)
 
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:
-        cell = self._cells[outcome.scheduled.scenario.name]
+        cell = self._cell(outcome.scheduled.scenario)
         self.outcomes.append((cell, outcome))
         if not was_measured(outcome):
             return

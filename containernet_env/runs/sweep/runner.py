@@ -374,19 +374,18 @@ class Here(Placement):
         return course.end(error)
 
 
+@dataclass(eq=False)
 class _Blocks:
     """Executes blocks, testbed by testbed."""
 
-    def __init__(self, sweep: Sweep, journal: Journal, progress: SweepProgress, stop: Stop, terms: Terms) -> None:
-        self._sweep = sweep
-        self._roster = sweep.placement.roster
-        self._journal = journal
-        self._progress = progress
-        self._stop = stop
-        self._clock = Clock()
-        self._terms = terms
-        self._noted: set[str] = set()
-        self._begun: dict[str, Course] = {}
+    _sweep: Sweep
+    _journal: Journal
+    _progress: SweepProgress
+    _stop: Stop
+    _terms: Terms
+    _clock: Clock = field(default_factory=Clock)
+    _noted: set[str] = field(default_factory=set)
+    _begun: dict[str, Course] = field(default_factory=dict)
 
     def measure(self, numbers: Sequence[int]) -> None:
         """Measure all cells of some blocks; those that the machine failed again, in rounds, up to ``tries`` times."""
@@ -423,7 +422,7 @@ class _Blocks:
 
     def _begin(self, job: Job, place: str) -> Course:
         sweep = self._sweep
-        self._clock.at_once = max(1, len(self._roster.usable))
+        self._clock.at_once = max(1, len(self._sweep.placement.roster.usable))
         plan = job.bed.plan_of(job.cells, job.repetition, link_seed(sweep.seed, job.repetition), sweep.design.choices)
         run = {"run": plan.run_id, "repetition": job.repetition, "seed": plan.options.seed}
         cells = [cell.identity for cell in job.cells]
@@ -449,7 +448,7 @@ class _Blocks:
         is_measured = any(was_measured(outcome) for _, outcome in course.outcomes)
         reason = "" if is_measured else self._nothing_measured(course)
         try:
-            rests = self._roster.ended(course, is_measured, reason)
+            rests = self._sweep.placement.roster.ended(course, is_measured, reason)
         except RunError as raised:
             raise raised from course.error
         if rests:

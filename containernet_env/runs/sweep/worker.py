@@ -264,14 +264,14 @@ Send = Callable[[str, Any, Mapping[str, str] | None], object]
 """Sends a call of a ``RunProgress`` to the sweep: the method's name, its argument, and the row of an ended scenario."""
 
 
+@dataclass(eq=False)
 class _Forwarded(Silent):
     """A ``RunProgress`` whose calls the sweep repeats on its own; remembers outcomes."""
 
-    def __init__(self, out: Path, send: Send, outcomes: list[ScenarioOutcome]) -> None:
-        self._out = out
-        self._send = send
-        self._outcomes = outcomes
-        self._rows = 0
+    _out: Path
+    _send: Send
+    _outcomes: list[ScenarioOutcome]
+    _rows: int = 0
 
     def note(self, text: str) -> None:
         self._send("note", text, None)
