@@ -99,6 +99,47 @@ class Progress(Protocol):
         """A line that the user should read."""
 
 
+class RemainingTime:
+    """The remaining time of several measurements: estimates, corrected by what those that have ended took."""
+
+    def __init__(self) -> None:
+        self.at_once = 1
+        """The number of groups measured at the same time."""
+        self.all = 0
+        self.took_s = 0.0
+        self._left = 0
+        self._left_s = self._estimated_s = self._pending_s = 0.0
+
+    def wants(self, count: int, estimated_s: float, again: bool = False) -> None:
+        """Set the remaining measurements and their estimated time; ``again``: repeated ones do not add to the total."""
+        self.all += 0 if again else count - self._left
+        self._left_s, self._left = estimated_s, count
+
+    def ended(self, estimated_s: float) -> None:
+        """A measurement ended that had this estimate."""
+        self._left -= 1
+        self._left_s = max(self._left_s - estimated_s, 0.0)
+        self._pending_s += estimated_s
+
+    def took(self, seconds: float, around_s: float = 0.0) -> None:
+        """The duration of the measurements that have ended since; ``around_s`` was estimated for the rest."""
+        self._estimated_s += self._pending_s + around_s
+        self.took_s += seconds
+        self._left_s = max(self._left_s - around_s, 0.0)
+        self._pending_s = 0.0
+
+    @property
+    def done(self) -> int:
+        """The number of measurements that have ended."""
+        return self.all - self._left
+
+    @property
+    def left_s(self) -> float:
+        """The remaining time."""
+        ratio = self.took_s / self._estimated_s if self._estimated_s > 0 and self.took_s > 0 else 1.0
+        return self._left_s * ratio / self.at_once
+
+
 _RETRY_S, _RETRY_MAX_S = 0.05, 0.5
 """The first pause before an unanswered query is sent again, which doubles, and the longest."""
 

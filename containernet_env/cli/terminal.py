@@ -17,7 +17,7 @@ from rich.text import Text
 
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, Interrupted
-from containernet_env.base.work import STOP_SIGNALS, Stop, stop_behind
+from containernet_env.base.work import STOP_SIGNALS, RemainingTime, Stop, stop_behind
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -112,11 +112,13 @@ class StageLines:
     def stage(self, name: str, seconds: float | None = None) -> Iterator[ShownStage]:
         """A stage, or one that took ``seconds``. One that ends without an error shows its line."""
         began, stage = clock.monotonic(), ShownStage()
-        self._change(self._stages.append, name)
+        if seconds is None:
+            self._change(self._stages.append, name)
         try:
             yield stage
         finally:
-            self._change(self._stages.remove, name)
+            if seconds is None:
+                self._change(self._stages.remove, name)
         took = clock.monotonic() - began if seconds is None else seconds
         line = Text(f"  {name:<{self.width}} {stage.text}")
         if took >= self.shown_from_s:
@@ -185,19 +187,23 @@ class TerminalProgress(StageLines):
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._live: Progress | None = None
-        self._matrix = MatrixTime(())
+        self._matrix = RemainingTime()
+        self._estimates_s: list[float] = []
+        self._again = False
         self._running: _Running | None = None
         self._told = 0.0
 
     def matrix_started(self, scenarios: Sequence[PlannedScenario]) -> None:
         """See ``RunProgress``."""
-        self._matrix = MatrixTime([planned.estimated_s for planned in scenarios])
+        self._estimates_s = [planned.estimated_s for planned in scenarios]
+        self._matrix = RemainingTime()
+        self._matrix.wants(len(scenarios), sum(self._estimates_s))
 
     def scenario_started(self, planned: PlannedScenario) -> None:
         """Show the scenario as the running one."""
         self._told = clock.monotonic()
         self._running = running = _Running(planned, self._told)
-        self._matrix.again = planned.scheduled.attempt > 1
+        self._again = planned.scheduled.attempt > 1
         if not self._console.is_terminal:
             return
         from rich.progress import BarColumn, Progress, TextColumn
@@ -214,9 +220,11 @@ class TerminalProgress(StageLines):
         self._live.add_task(
             f"{self._prefix} {running.scenario.name}", total=total, place=running.place(0, 0.0), rate=""
         )
-        whole = f"{' ' * len(self._prefix)} all {self._matrix.count} scenarios"
-        done = round(self._matrix.done_s)
-        self._live.add_task(whole, total=self._matrix.whole_s, completed=done, place=self._time_left(), rate="")
+        whole = f"{' ' * len(self._prefix)} all {self._matrix.all} scenarios"
+        done_s = self._matrix.took_s
+        self._live.add_task(
+            whole, total=done_s + self._matrix.left_s, completed=round(done_s), place=self._time_left(), rate=""
+        )
         self._live.start()
 
     def probe_started(self, number: int, probe: Scenario) -> None:
@@ -237,29 +245,31 @@ class TerminalProgress(StageLines):
             of_scenario, of_matrix = self._live.task_ids
             completed = elapsed_s if running.scenario.total is None else done
             self._live.update(of_scenario, completed=completed, place=place, rate=speed)
-            self._live.update(of_matrix, completed=self._matrix.done_s + elapsed_s, place=self._time_left(elapsed_s))
+            self._live.update(of_matrix, completed=self._matrix.took_s + elapsed_s, place=self._time_left(elapsed_s))
         elif now - self._told >= PLAIN_INTERVAL_S:
             self._told = now
             left_s = running.left_s(done, elapsed_s, rate)
-            whole = f" (all scenarios: {seconds_text(self._matrix.left_s(elapsed_s))})"
+            whole = f" (all scenarios: {seconds_text(max(self._matrix.left_s - elapsed_s, 0.0))})"
             left = f", about {seconds_text(left_s)} left{whole}" if left_s is not None else ""
             text = f"{self._prefix} {running.scenario.name}: {place}, {speed}{left}"
             self._console.print(text, soft_wrap=True)
 
     @property
     def _prefix(self) -> str:
-        width = len(str(self._matrix.count))
-        return f"[{self._matrix.number:>{width}}/{self._matrix.count}]"
+        count = self._matrix.all
+        return f"[{self._matrix.done + (not self._again):>{len(str(count))}}/{count}]"
 
     def _time_left(self, elapsed_s: float = 0.0) -> str:
-        return f"about {seconds_text(self._matrix.left_s(elapsed_s))} left"
+        return f"about {seconds_text(max(self._matrix.left_s - elapsed_s, 0.0))} left"
 
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:
         """Replace the live lines by the scenario's figures and findings."""
         self.close()
-        self._matrix.again = outcome.scheduled.attempt > 1
+        self._again = outcome.scheduled.attempt > 1
         name, prefix = outcome.scheduled.scenario.name, self._prefix
-        self._matrix.ended(outcome.seconds)
+        if not self._again:
+            self._matrix.ended(sum(self._estimates_s[self._matrix.done : self._matrix.done + 1]))
+        self._matrix.took(outcome.seconds)
         if outcome.error is not None:
             line = Text.assemble(prefix, " ", name, "  ", (outcome.error, "red"))
         else:
@@ -283,50 +293,6 @@ class TerminalProgress(StageLines):
         if self._live is not None:
             self._live.stop()
         self._live = None
-
-
-class MatrixTime:
-    """The remaining time of a matrix: the estimate, corrected by the stages that have ended."""
-
-    def __init__(self, estimates_s: Sequence[float]) -> None:
-        self._estimates_s = tuple(estimates_s)
-        self._took_s: list[float] = []
-        self.again = False
-        """Whether the running one is the one that ended last, measured once more."""
-
-    @property
-    def count(self) -> int:
-        """How many scenarios there are."""
-        return len(self._estimates_s)
-
-    @property
-    def number(self) -> int:
-        """The running one, from 1."""
-        return len(self._took_s) + (not self.again)
-
-    @property
-    def done_s(self) -> float:
-        """The duration of the ended ones."""
-        return sum(self._took_s)
-
-    @property
-    def whole_s(self) -> float:
-        """The duration of all, as far as it is known."""
-        return self.done_s + self.left_s(0.0)
-
-    def ended(self, took_s: float) -> None:
-        """The running one took so long."""
-        if self.again:
-            self._took_s[-1] += took_s
-        else:
-            self._took_s.append(took_s)
-
-    def left_s(self, elapsed_s: float) -> float:
-        """The remaining time, the running one having begun ``elapsed_s`` ago."""
-        done = len(self._took_s)
-        expected_s = sum(self._estimates_s[:done])
-        ratio = self.done_s / expected_s if expected_s > 0 and self.done_s > 0 else 1.0
-        return max(ratio * sum(self._estimates_s[done:]) - elapsed_s, 0.0)
 
 
 def result_table(outcomes: Sequence[ScenarioOutcome]) -> Table:

@@ -11,8 +11,9 @@ import pytest
 from rich.console import Console
 
 from containernet_env.base import clock
+from containernet_env.base.work import RemainingTime
 from containernet_env.cli import terminal as progress
-from containernet_env.cli.terminal import MatrixTime, TerminalProgress, result_table
+from containernet_env.cli.terminal import TerminalProgress, result_table
 from containernet_env.config.plan import PlannedScenario
 from containernet_env.model.findings import Effect, Finding
 from containernet_env.model.load_result import LoadResult
@@ -157,9 +158,11 @@ def test_another_attempt_is_the_same_scenario_again(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_time_left_follows_from_what_ended_scenarios_took() -> None:
-    times = MatrixTime([10.0, 20.0, 30.0])
-    assert (times.count, times.number, times.left_s(0.0), times.whole_s) == (3, 1, 60.0, 60.0)
-    assert times.left_s(15.0) == 45.0
-    times.ended(20.0)
-    assert (times.number, times.left_s(0.0), times.done_s, times.whole_s) == (2, 100.0, 20.0, 120.0)
-    assert times.left_s(500.0) == 0.0
+    times = RemainingTime()
+    times.wants(3, 60.0)
+    assert (times.all, times.done, times.left_s) == (3, 0, 60.0)
+    times.ended(10.0)
+    times.took(20.0)
+    assert (times.done, times.left_s, times.took_s) == (1, 100.0, 20.0)
+    times.took(10.0)
+    assert (times.done, times.left_s) == (1, 150.0), "the same one, measured again"

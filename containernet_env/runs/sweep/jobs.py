@@ -15,7 +15,7 @@ from typing import Protocol
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.base.work import Stop
+from containernet_env.base.work import RemainingTime, Stop
 from containernet_env.config.plan import Plan, PlannedScenario
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario
@@ -69,40 +69,6 @@ class SweepProgress(Protocol):
         return
 
 
-class Clock:
-    """The remaining time of a sweep: estimates, corrected by the total durations of measured cells."""
-
-    def __init__(self) -> None:
-        self.at_once = 1
-        """The number of testbeds measured at the same time."""
-        self._all = self._left = 0
-        self._left_s = self._estimated_s = self._took_s = self._pending_s = 0.0
-
-    def wants(self, count: int, estimated_s: float, again: bool = False) -> None:
-        """Set the remaining measurements and their estimated time; ``again``: repeated ones do not add to the total."""
-        self._all += 0 if again else count - self._left
-        self._left_s, self._left = estimated_s, count
-
-    def ended(self, cell: Cell) -> None:
-        """A cell ended."""
-        self._left -= 1
-        self._left_s = max(self._left_s - cell.estimated_s, 0.0)
-        self._pending_s += cell.estimated_s
-
-    def took(self, seconds: float, around_s: float) -> None:
-        """Record the duration of a testbed with the cells ended since; ``around_s`` was estimated for its bring-up."""
-        self._estimated_s += self._pending_s + around_s
-        self._took_s += seconds
-        self._left_s = max(self._left_s - around_s, 0.0)
-        self._pending_s = 0.0
-
-    @property
-    def tally(self) -> Tally:
-        """The current progress."""
-        ratio = self._took_s / self._estimated_s if self._estimated_s > 0 else 1.0
-        return Tally(self._all - self._left, self._all, self._left_s * ratio / self.at_once)
-
-
 @dataclass(eq=False)
 class Course(Silent):
     """A job that has begun, as a ``RunProgress``: it turns the progress of its run into that of the sweep.
@@ -120,7 +86,7 @@ class Course(Silent):
     plan: Plan
     place: str
     _progress: SweepProgress
-    _clock: Clock
+    _remaining: RemainingTime
     _noted: set[str]
     _on_failed: Callable[[str, Cell], None]
     outcomes: list[tuple[Cell, ScenarioOutcome]] = field(default_factory=list)
@@ -130,6 +96,10 @@ class Course(Silent):
     took_s: float = 0.0
     _began_s: float = field(default_factory=lambda: clock.monotonic())
     _failures: list[tuple[str, Cell]] = field(default_factory=list)
+
+    @property
+    def _tally(self) -> Tally:
+        return Tally(self._remaining.done, self._remaining.all, self._remaining.left_s)
 
     def _cell(self, scenario: Scenario) -> Cell:
         return next(cell for cell in self.job.cells if cell.scenario.name == scenario.name)
@@ -148,7 +118,7 @@ class Course(Silent):
 
     def scenario_started(self, planned: PlannedScenario) -> None:
         cell = self._cell(planned.scheduled.scenario)
-        self._progress.cell_began(cell, self.job.repetition, self._clock.tally)
+        self._progress.cell_began(cell, self.job.repetition, self._tally)
 
     def scenario_progress(self, done: int, errors: int) -> None:
         self._progress.cell_progress(done, errors)
@@ -161,8 +131,8 @@ class Course(Silent):
         if outcome.testbed_failed:
             self._failures.append((outcome.error or "", cell))
             self.report_failures()
-        self._clock.ended(cell)
-        self._progress.cell_ended(cell, self.job.repetition, outcome, self._clock.tally)
+        self._remaining.ended(cell.estimated_s)
+        self._progress.cell_ended(cell, self.job.repetition, outcome, self._tally)
 
     def report_failures(self) -> None:
         """Report failures of the testbed (not of the store), which no row contains, unless already reported."""

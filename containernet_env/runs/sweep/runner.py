@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from containernet_env.base.errors import RunError, UsageError, resource_errors, text_of
-from containernet_env.base.work import Stop
+from containernet_env.base.work import RemainingTime, Stop
 from containernet_env.containernet import engines
 from containernet_env.model.findings import State, states_text
 from containernet_env.model.link import draw_seed
@@ -27,7 +27,7 @@ from containernet_env.runs.preflight import preflight
 from containernet_env.runs.prepare import lock_for, require_root
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.sweep.design import Cell, Design, link_seed
-from containernet_env.runs.sweep.jobs import Begin, Clock, Course, Job, Placement, Roster, SweepProgress, Terms, cell_of
+from containernet_env.runs.sweep.jobs import Begin, Course, Job, Placement, Roster, SweepProgress, Terms, cell_of
 from containernet_env.runs.sweep.ledger import (
     FIGURES,
     Journal,
@@ -383,7 +383,7 @@ class _Blocks:
     _progress: SweepProgress
     _stop: Stop
     _terms: Terms
-    _clock: Clock = field(default_factory=Clock)
+    _remaining: RemainingTime = field(default_factory=RemainingTime)
     _noted: set[str] = field(default_factory=set)
     _begun: dict[str, Course] = field(default_factory=dict)
 
@@ -400,7 +400,7 @@ class _Blocks:
                 if first := len(tried) - spoiled:
                     counted = "1 measurement gets" if first == 1 else f"{first} measurements get"
                     self._progress.note(f"{counted} a new testbed: not all went well on the one before")
-            self._clock.wants(*sweep.left(numbers[0]), again)
+            self._remaining.wants(*sweep.left(numbers[0]), again)
             again = True
             self._round(wanted)
 
@@ -422,14 +422,14 @@ class _Blocks:
 
     def _begin(self, job: Job, place: str) -> Course:
         sweep = self._sweep
-        self._clock.at_once = max(1, len(self._sweep.placement.roster.usable))
+        self._remaining.at_once = max(1, len(self._sweep.placement.roster.usable))
         plan = job.bed.plan_of(job.cells, job.repetition, link_seed(sweep.seed, job.repetition), sweep.design.choices)
         run = {"run": plan.run_id, "repetition": job.repetition, "seed": plan.options.seed}
         cells = [cell.identity for cell in job.cells]
         self._journal.add("run", {**run, "made_by": of_store(sweep.made_by, plan.store), "cells": cells})
         self._progress.bed_began(job.cells, job.repetition)
         on_failed = partial(self._failed, plan.run_id, job)
-        course = Course(job, plan, place, self._progress, self._clock, self._noted, on_failed)
+        course = Course(job, plan, place, self._progress, self._remaining, self._noted, on_failed)
         self._begun[plan.run_id] = course
         return course
 
@@ -440,7 +440,7 @@ class _Blocks:
 
     def _settle(self, course: Course) -> None:
         """Add the rows of a job to the ledger, and judge its machine."""
-        self._clock.took(course.took_s, course.job.bed.around_s)
+        self._remaining.took(course.took_s, course.job.bed.around_s)
         for cell, outcome in course.outcomes:
             if (row := course.rows.get((cell.config_hash, cell.scenario_hash))) is not None:
                 tried = tried_of(row, outcome.error if outcome.testbed_failed else None)
