@@ -11,44 +11,61 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from containernet_env.base.errors import UsageError
 
-_THINGS = (
-    ("LinkDelay_ms", "link_delay", "delay"),
-    ("Bandwidth_mbps", "bandwidth", "bw"),
-    ("LinkJitter_ms", "jitter"),
-    ("LinkLoss_ratio", "loss"),
-    ("Cpus", "cpus"),
-    ("Memory_bytes", "mem", "memory"),
-    ("ClientCpus", "client.cpus"),
-    ("ClientMemory_bytes", "client.mem"),
-    ("ClientLink", "client.link"),
-    ("ClusterSize", "members", "nodes"),
-    ("ClientCount", "clients"),
-    ("ConnectionCount", "conns", "connections"),
-    ("RequestCount", "total", "requests"),
-    ("OfferedRate_per_s", "rate", "offered_rate"),
-    ("LoadSeed", "seed"),
-    ("KeySize", "keySize"),
-    ("ValueSize", "valSize"),
-    ("Consistency", "consistency"),
-    ("Target", "target"),
-    ("TestType", "type"),
-    ("Scenario", "scenario"),
-    ("ReadSpan", "spanKeys", "span"),
-    ("ReadLimit", "limit"),
-    ("SearchObjective", "search"),
-    ("Events", "events"),
-    ("Store", "store"),
-    ("StoreVersion", "version"),
-    ("Data", "data"),
-    ("LeaderConfigured", "leader"),
-    ("Heartbeat_ms", "heartbeat_interval", "heartbeat"),
-    ("ElectionTimeout_ms", "election_timeout", "election"),
-    ("CongestionControl", "congestion_control", "tcp_congestion_control"),
-    ("Config", "topology"),
-    ("Requests/sec", "throughput", "requests/s", "requests_per_s", "rps"),
-    ("Floor_50%_s", "floor"),
+_QUANTITIES = (
+    ("LinkDelay_ms", "link delay, one way (ms)", "{} ms", "link_delay", "delay"),
+    ("Bandwidth_mbps", "bandwidth (Mbit/s)", "{} Mbit/s", "bandwidth", "bw"),
+    ("LinkLoss_ratio", "loss (share of frames)", "loss {}", "loss"),
+    ("LinkJitter_ms", "jitter (ms)", "jitter {} ms", "jitter"),
+    ("ClusterSize", "members", "{} members", "members", "nodes"),
+    ("OfferedRate_per_s", "offered rate (requests/s)", "{}/s", "rate", "offered_rate"),
+    ("ClientCount", "clients", "{} clients", "clients"),
+    ("ConnectionCount", "connections", "{} connections", "conns", "connections"),
+    ("Cpus", "CPU limit of a member (cores)", "{} cores", "cpus"),
+    ("Memory_bytes", "memory limit of a member (bytes)", "{} bytes of memory", "mem", "memory"),
+    ("ValueSize", "value size (bytes)", "values of {} B", "valSize"),
+    ("KeySize", "key size (bytes)", "keys of {} B", "keySize"),
+    ("Heartbeat_ms", "heartbeat (ms)", "heartbeat {} ms", "heartbeat_interval", "heartbeat"),
+    ("ElectionTimeout_ms", "election timeout (ms)", "election {} ms", "election_timeout", "election"),
+    ("RequestCount", "requests", "{} requests", "total", "requests"),
+    ("ClientLink", "", "", "client.link"),
+    ("ClientCpus", "", "", "client.cpus"),
+    ("ClientMemory_bytes", "", "", "client.mem"),
 )
-"""The column, the key of topology, scenario and sweep files, other words. Case, ``_`` and ``-`` make no difference."""
+"""Of quantities, in the order in which they are shown as axes, and chosen where two vary together: the column; what it
+is called as an axis, with its unit, and a value of it that stands without its axis, "" for neither; the key of
+topology, scenario and sweep files; other words. Case, ``_`` and ``-`` make no difference."""
+_OTHERS = (
+    ("LoadSeed", "", "", "seed"),
+    ("Consistency", "consistency", "", "consistency"),
+    ("Target", "target", "{}", "target"),
+    ("TestType", "type of request", "", "type"),
+    ("Scenario", "scenario", "", "scenario"),
+    ("ReadSpan", "", "", "spanKeys", "span"),
+    ("ReadLimit", "", "at most {}", "limit"),
+    ("ReadAnswer", "", "answers {}"),
+    ("SearchObjective", "", "search {}", "search"),
+    ("Events", "", "{}", "events"),
+    ("Store", "", "", "store"),
+    ("StoreVersion", "", "", "version"),
+    ("Data", "", "", "data"),
+    ("LeaderConfigured", "", "", "leader"),
+    ("CongestionControl", "", "", "congestion_control", "tcp_congestion_control"),
+    ("Config", "topology file", "", "topology"),
+    ("RttExpected_ms", "expected RTT (ms)", "RTT {} ms"),
+    ("CpuModel", "machine", ""),
+    ("Cores", "", "{} cores of the machine"),
+    ("Commit", "commit", "commit {}"),
+    ("Kernel", "kernel", "kernel {}"),
+    ("Realtime", "", "real-time {}"),
+    ("LinkStamps", "", "stamps {}"),
+    ("Requests/sec", "", "", "throughput", "requests/s", "requests_per_s", "rps"),
+    ("Floor_50%_s", "", "", "floor"),
+)
+"""The same of all other columns that have any of these."""
+QUANTITIES = tuple(thing[0] for thing in _QUANTITIES)
+AXES = {column: (axis, form) for column, axis, form, *_ in (*_QUANTITIES, *_OTHERS)}
+"""By column: what an axis is called, and a value of it that stands without its axis; "" for neither."""
+_NAMES = tuple((column, *words) for column, _, _, *words in (*_QUANTITIES, *_OTHERS))
 _PERCENTILE = re.compile(r"p?([\d.]+)%?")
 
 
@@ -59,7 +76,7 @@ def plain(name: str) -> str:
 
 def synonyms(name: str) -> tuple[str, ...]:
     """All names of the thing whose column or key is ``name``, itself the first one."""
-    others = next((thing for thing in _THINGS if name in thing), ())
+    others = next((names for names in _NAMES if name in names), ())
     if match := _PERCENTILE.fullmatch(name):
         others = (f"p{match[1]}", f"{match[1]}%")
     return tuple(dict.fromkeys((name, *others)))

@@ -12,24 +12,17 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
+from containernet_env.model.names import QUANTITIES
 from containernet_env.report.rows import Cell, distinguishes, is_setting, label, label_of, level, number, phrase, text
+from containernet_env.results.columns import BY_NAME
 from containernet_env.results.repetitions import TIMING
 
-_FIRST = (
-    "LinkDelay_ms", "Bandwidth_mbps", "LinkLoss_ratio", "LinkJitter_ms", "ClusterSize", "OfferedRate_per_s",
-    "ClientCount", "ConnectionCount", "Cpus", "Memory_bytes", "ValueSize", "KeySize", "Heartbeat_ms",
-    "ElectionTimeout_ms", "RequestCount", "ClientLink", "ClientCpus", "ClientMemory_bytes",
-)  # fmt: skip
-"""Axes in the order in which they are shown, and in which they are chosen where two vary together."""
-_ORDER = {name: number for number, name in enumerate(_FIRST)}
+_ORDER = {name: number for number, name in enumerate(QUANTITIES)}
 _FOLLOWING = ("RequestCount", "ConnectionCount", "KeySize", "ClientCount")
 """What may be configured together with an axis, the likeliest first; any other numeric axis may be, too."""
 _RATIOS = {"ClientCount": ("ConnectionCount", "RequestCount"), "OfferedRate_per_s": ("RequestCount",)}
 """By axis: columns that are often a ratio of it, and may be equal at several values (a tenth of 5 clients is 1)."""
-_IN_WORDS = (
-    *("LinkDelay_ms", "Bandwidth_mbps", "LinkLoss_ratio", "LinkJitter_ms", "Cpus", "Memory_bytes"),
-    *("ClientLink", "ClientCpus", "ClientMemory_bytes"),
-)
+_IN_WORDS = {name for name in QUANTITIES if not BY_NAME[name].number}
 """Axes whose values may have words beside their numbers, ``uniform 1``, or a number for each member, ``1;25;1``."""
 _MOST_LINES, _MOST_PANELS = 60, 24
 

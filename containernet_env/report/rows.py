@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from containernet_env.base.errors import UsageError
 from containernet_env.base.units import parse_duration, parse_size
 from containernet_env.model.findings import counts, reasons_text
-from containernet_env.model.names import find
+from containernet_env.model.names import AXES, find
 from containernet_env.results.columns import BY_NAME, SEED_COLUMNS
 from containernet_env.results.csv_file import load_all
 from containernet_env.results.repetitions import HASHES, MEASURED_WITH, following, stamped
@@ -74,42 +74,7 @@ FIGURES = (
 )
 """What the page shows of every configuration."""
 
-_AXES = {
-    "LinkDelay_ms": ("link delay, one way (ms)", "{} ms"),
-    "Bandwidth_mbps": ("bandwidth (Mbit/s)", "{} Mbit/s"),
-    "LinkJitter_ms": ("jitter (ms)", "jitter {} ms"),
-    "LinkLoss_ratio": ("loss (share of frames)", "loss {}"),
-    "Cpus": ("CPU limit of a member (cores)", "{} cores"),
-    "Memory_bytes": ("memory limit of a member (bytes)", "{} bytes of memory"),
-    "ClusterSize": ("members", "{} members"),
-    "ClientCount": ("clients", "{} clients"),
-    "ConnectionCount": ("connections", "{} connections"),
-    "RequestCount": ("requests", "{} requests"),
-    "OfferedRate_per_s": ("offered rate (requests/s)", "{}/s"),
-    "KeySize": ("key size (bytes)", "keys of {} B"),
-    "ValueSize": ("value size (bytes)", "values of {} B"),
-    "Consistency": ("consistency", ""),
-    "Target": ("target", "{}"),
-    "TestType": ("type of request", ""),
-    "Heartbeat_ms": ("heartbeat (ms)", "heartbeat {} ms"),
-    "ElectionTimeout_ms": ("election timeout (ms)", "election {} ms"),
-    "RttExpected_ms": ("expected RTT (ms)", "RTT {} ms"),
-    "CpuModel": ("machine", ""),
-    "Commit": ("commit", "commit {}"),
-    "Kernel": ("kernel", "kernel {}"),
-    "Config": ("topology file", ""),
-    "Scenario": ("scenario", ""),
-    "variant": ("scenario", ""),
-    "file": ("file", ""),
-    "Cores": ("", "{} cores of the machine"),
-    "Realtime": ("", "real-time {}"),
-    "LinkStamps": ("", "stamps {}"),
-    "Events": ("", "{}"),
-    "SearchObjective": ("", "search {}"),
-    "ReadAnswer": ("", "answers {}"),
-    "ReadLimit": ("", "at most {}"),
-}
-"""By column: what an axis is called, with its unit, and a value of it that stands without its axis; "" for neither."""
+_AXES = {**AXES, VARIANT: ("scenario", ""), FILE: ("file", "")}
 _WORDS = {
     ("Consistency", "l"): "linearizable",
     ("Consistency", "s"): "serializable",
