@@ -146,6 +146,7 @@ MANIFEST, NETWORK, SCENARIOS, PROBES, EVENTS, USAGE, DISRUPTIONS = (
 )
 LOGS, PROFILES = "logs", "profiles"
 TOPOLOGY_INPUT, SCENARIOS_INPUT = "inputs/topology.json", "inputs/scenarios.json"
+_Line = RunFile | ScenarioOutcome | Mapping[str, Any]
 LOG_MAX_BYTES = 1_000_000
 """How many bytes are kept of the end of each log."""
 _REMEDY = "It was changed since the run wrote it: move it away, and the rest of the run is shown."
@@ -183,35 +184,32 @@ class RunDirectory:
         self.path = runs_folder(results) / run_id
         self.run_id = run_id
         self._wholes: dict[str, RunFile | str] = {}
-        self._outcomes: list[ScenarioOutcome] = []
-        self._events: list[EventLine] = []
+        self._lines: dict[str, list[Any]] = {SCENARIOS: [], EVENTS: []}
         # How many of them are in their file.
-        self._kept = {SCENARIOS: 0, EVENTS: 0}
+        self._kept = dict.fromkeys(self._lines, 0)
         self._lock = clock.RLock()
 
     @property
     def missing(self) -> tuple[ScenarioOutcome, ...]:
         """The outcomes that are in no file."""
-        return tuple(self._outcomes[self._kept[SCENARIOS] :])
+        return tuple(self._lines[SCENARIOS][self._kept[SCENARIOS] :])
 
-    def write_manifest(self, manifest: Manifest) -> None:
-        """Write or replace manifest.json."""
-        self._replace(MANIFEST, manifest)
-
-    def write_input(self, name: str, text: str) -> None:
-        """Write one of the files that the run was read from."""
-        self._replace(name, text)
+    def write(self, name: str, content: RunFile | str) -> None:
+        """Write or replace a whole file."""
+        self._wholes[name] = content
+        text = content if isinstance(content, str) else _indented(content)
+        self._write(name, [text.encode()], sync=True)
 
     def add_proof(self, proof: Proof) -> None:
         """Add a proof of the network to network.json."""
         before = self._wholes.get(NETWORK)
         proofs = before.proofs if isinstance(before, NetworkFile) else []
-        self._replace(NETWORK, NetworkFile(run_id=self.run_id, proofs=[*proofs, proof]))
+        self.write(NETWORK, NetworkFile(run_id=self.run_id, proofs=[*proofs, proof]))
 
     def add_scenario(self, outcome: ScenarioOutcome) -> None:
         """Append a line to scenarios.jsonl, and one to disruptions.jsonl for each thing that its events did."""
         with self._lock:
-            self._outcomes.append(outcome)
+            self._lines[SCENARIOS].append(outcome)
             self._append_missing(SCENARIOS)
             if lines := disruption_lines(outcome):
                 self._append(DISRUPTIONS, lines)
@@ -219,15 +217,16 @@ class RunDirectory:
     def amend_scenarios(self, outcomes: Sequence[ScenarioOutcome]) -> None:
         """Rewrite scenarios.jsonl, for outcomes that were corrected after they were added."""
         with self._lock:
-            self._outcomes = list(outcomes)
-            self._write(SCENARIOS, [_line(scenario_line(outcome)) for outcome in outcomes], sync=True)
-            self._kept[SCENARIOS] = len(self._outcomes)
+            self._lines[SCENARIOS] = list(outcomes)
+            self._write(SCENARIOS, map(_line, outcomes), sync=True)
+            self._kept[SCENARIOS] = len(outcomes)
 
     def add_event(self, kind: str, text: str, subject: str | None = None) -> None:
         """Append a line to events.jsonl: it happens now."""
         with self._lock:  # the lines are in the order of their times
             now = Moment.now()
-            self._events.append(EventLine(at=now.at, at_ns=now.at_ns, kind=kind, text=text, subject=subject))
+            line = EventLine(at=now.at, at_ns=now.at_ns, kind=kind, text=text, subject=subject)
+            self._lines[EVENTS].append(line)
             self._append_missing(EVENTS)
 
     def add_usage(self, at_ns: int, edge: str | None, consumers: Consumers) -> None:
@@ -258,18 +257,13 @@ class RunDirectory:
         """Write missing data: data that could not be written before, and all of it if it was removed."""
         for name, content in self._wholes.items():
             if not (self.path / name).exists():
-                self._replace(name, content)
-        for name in (SCENARIOS, EVENTS):
+                self.write(name, content)
+        for name in self._lines:
             self._append_missing(name)
 
     def seal(self) -> None:
         """Write the checksums of all files, last of all; a line that comes later has them written again."""
-        self._replace(CHECKSUMS, checksums_of(self.path))
-
-    def _replace(self, name: str, content: RunFile | str) -> None:
-        self._wholes[name] = content
-        text = content if isinstance(content, str) else _indented(content)
-        self._write(name, [text.encode()], sync=True)
+        self.write(CHECKSUMS, checksums_of(self.path))
 
     def _write(self, name: str, content: Iterable[bytes], *, sync: bool = False) -> None:
         path = self.path / name
@@ -277,8 +271,7 @@ class RunDirectory:
         with replacing(path, sync=sync) as file:
             file.writelines(content)
 
-    def _append(self, name: str, lines: Iterable[RunFile | Mapping[str, Any]], *, sync: bool = False) -> None:
-        """Append lines to a file, forced to disk where ``sync`` is set."""
+    def _append(self, name: str, lines: Iterable[_Line], *, sync: bool = False) -> None:
         fd = open_to_append(self.path / name)
         try:
             append_whole(fd, b"".join(map(_line, lines)), sync=sync)
@@ -290,12 +283,7 @@ class RunDirectory:
         with self._lock:
             if not (self.path / name).exists():
                 self._kept[name] = 0
-            done = self._kept[name]
-            if name == SCENARIOS:
-                lines: list[RunFile] = [scenario_line(outcome) for outcome in self._outcomes[done:]]
-            else:
-                lines = [*self._events[done:]]
-            if lines:
+            if lines := self._lines[name][self._kept[name] :]:
                 self._append(name, lines, sync=True)
                 self._kept[name] += len(lines)
             if CHECKSUMS in self._wholes:
@@ -335,8 +323,9 @@ def disruption_lines(outcome: ScenarioOutcome) -> list[DisruptionLine]:
     return lines
 
 
-def _line(value: RunFile | Mapping[str, Any]) -> bytes:
-    content = value.model_dump(by_alias=True) if isinstance(value, RunFile) else value
+def _line(value: _Line) -> bytes:
+    form = scenario_line(value) if isinstance(value, ScenarioOutcome) else value
+    content = form.model_dump(by_alias=True) if isinstance(form, RunFile) else form
     return f"{_compact(content)}\n".encode()
 
 
@@ -397,17 +386,15 @@ def find_run(place: Path) -> Path:
 
 def read_run(path: Path) -> ReadRun:
     """Read a run directory back. Raises ``UsageError`` for a file that cannot be read or is not of its form."""
-    scenarios, torn_scenarios = _read_lines(path / SCENARIOS, ScenarioLine)
-    events, torn_events = _read_lines(path / EVENTS, EventLine)
-    disruptions, torn_disruptions = _read_lines(path / DISRUPTIONS, DisruptionLine)
-    manifest, network = _read(path / MANIFEST, Manifest), _read(path / NETWORK, NetworkFile)
+    lines, torn = zip(*(_read_lines(path, form) for form in (ScenarioLine, EventLine, DisruptionLine)), strict=True)
+    scenarios, events, disruptions = lines
+    manifest, network = _read(path, Manifest), _read(path, NetworkFile)
     logs = sorted((path / LOGS).glob("*.log"))
     try:
         checked = check(path)
     except OSError as error:
         raise _unreadable(path, error) from error
-    torn = torn_scenarios + torn_events + torn_disruptions
-    return ReadRun(path, manifest, network, scenarios, events, disruptions, logs, torn, checked)
+    return ReadRun(path, manifest, network, scenarios, events, disruptions, logs, sum(torn), checked)
 
 
 def read_usage(path: Path) -> list[UsageLine]:
@@ -415,7 +402,7 @@ def read_usage(path: Path) -> list[UsageLine]:
 
     Raises ``UsageError`` as `read_run` does.
     """
-    lines, _ = _read_lines(path / USAGE, UsageLine)
+    lines, _ = _read_lines(path, UsageLine)
     return [UsageLine.model_validate(line) for line in lines]
 
 
@@ -440,7 +427,8 @@ def _unreadable(path: Path, error: OSError) -> UsageError:
     return UsageError(f"{error.filename or path} cannot be read: {error.strerror}{remedy}")
 
 
-def _read(path: Path, form: type[RunFile]) -> Mapping[str, Any] | None:
+def _read(run: Path, form: type[RunFile]) -> Mapping[str, Any] | None:
+    path = run / form.file
     text = _text(path)
     if text is None:
         return None
@@ -451,9 +439,9 @@ def _read(path: Path, form: type[RunFile]) -> Mapping[str, Any] | None:
     return _known(value, str(path), form)
 
 
-def _read_lines(path: Path, form: type[RunFile]) -> tuple[list[Mapping[str, Any]], int]:
+def _read_lines(run: Path, form: type[RunFile]) -> tuple[list[Mapping[str, Any]], int]:
+    path, torn = run / form.file, 0
     lines: list[Mapping[str, Any]] = []
-    torn = 0
     for number, text in enumerate((_text(path) or "").splitlines(), start=1):
         try:
             value = json.loads(text)
@@ -534,9 +522,7 @@ def check_place(out: Path, needed_bytes: int) -> None:
     runs = runs_folder(out)
     try:
         if out.exists() and not out.is_file() and not out.is_dir():
-            raise UsageError(
-                f"cannot write results to {out}: it is no regular file\n  Name a file, or one that does not exist yet."
-            )
+            raise _unwritable(out, "it is no regular file", "Name a file, or one that does not exist yet.")
         if runs.exists() and not runs.is_dir():
             raise UsageError(
                 f"cannot keep run directories in {runs}: it is no folder\n"
@@ -551,27 +537,26 @@ def check_place(out: Path, needed_bytes: int) -> None:
         if os.geteuid() == 0 and out.is_file():
             os.close(os.open(out, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY))
     except OSError as error:
-        raise UsageError(f"cannot write results to {out}: {reason(error)}\n  {remedy(error)}") from error
+        raise _unwritable(out, reason(error), remedy(error)) from error
+
+
+def _unwritable(out: Path, why: str, remedy: str) -> UsageError:
+    return UsageError(f"cannot write results to {out}: {why}\n  {remedy}")
 
 
 def _check_folder(folder: Path, out: Path, needed_bytes: int) -> None:
     held = os.statvfs(folder)
     free = held.f_bavail * held.f_frsize
     if held.f_flag & os.ST_RDONLY:
-        raise UsageError(
-            f"cannot write results to {out}: {folder} is on a read-only file system\n  Mount it for writing, or choose "
-            "another place."
-        )
+        why = f"{folder} is on a read-only file system"
+        raise _unwritable(out, why, "Mount it for writing, or choose another place.")
     if (held.f_blocks and free < needed_bytes) or (held.f_files and not held.f_favail):
         room = f"{free / 1e6:.1f} MB" if free < needed_bytes else "no inode"
-        raise UsageError(
-            f"cannot write results to {out}: {room} free in {folder}; this run writes about {needed_bytes / 1e6:.1f} MB"
-            "\n  Make room there, or choose another place."
-        )
+        why = f"{room} free in {folder}; this run writes about {needed_bytes / 1e6:.1f} MB"
+        raise _unwritable(out, why, "Make room there, or choose another place.")
     if os.geteuid() == 0:
         try:
             tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:
-            raise UsageError(
-                f"cannot write results to {out}: no file can be made in {folder}: {reason(error)}\n  {remedy(error)}"
-            ) from error
+            why = f"no file can be made in {folder}: {reason(error)}"
+            raise _unwritable(out, why, remedy(error)) from error

@@ -96,12 +96,14 @@ def _with(part: type[_ReadPart]) -> AfterValidator:
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
-class Part(BaseModel):
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Part(_Record):
     """An object of the manifest: every key is there, and no other one."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, json_schema_serialization_defaults_required=True
-    )
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, json_schema_serialization_defaults_required=True)
 
 
 class ProgramFacts(Part):
@@ -247,32 +249,26 @@ class Repeats(Part):
         return [f"repeats {self.run_id}", *differing]
 
 
-class RunFile(BaseModel):
+class RunFile(_Record):
     """What all of them have; ``file`` is the name of the file that is one, or has such lines."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, json_schema_serialization_defaults_required=True
-    )
+    model_config = ConfigDict(allow_inf_nan=False, json_schema_serialization_defaults_required=True)
 
     file: ClassVar[str]
 
     schema_version: Literal[1] = Field(default=1, alias="schema", description="version of this form")
 
 
-class Sync(BaseModel):
+class Sync(_Record):
     """What appending 512 bytes and an fdatasync took, before the cluster started."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     samples: int
     median_ns: int
     slowest_ns: int
 
 
-class ClusterRecord(BaseModel):
+class ClusterRecord(_Record):
     """One cluster of a run: with --fresh there is one for each repetition."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     number: int = Field(description="from 1; the CSV's Cluster")
     at: str = Field(description="when it was up, UTC")
@@ -313,10 +309,8 @@ class Manifest(RunFile):
     clusters: list[ClusterRecord] = Field(default_factory=list, description="every cluster that was brought up")
 
 
-class Proof(BaseModel):
+class Proof(_Record):
     """One proof of the network: what a gate found, with its samples."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     at: str = Field(description="when it was made, UTC")
     at_ns: int

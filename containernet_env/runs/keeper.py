@@ -14,7 +14,7 @@ from containernet_env.results import capacity
 from containernet_env.results.capacity import MachineKey, SyncSample, advice, sample_of
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.results.files import reason
-from containernet_env.results.run_directory import SCENARIOS, RunDirectory
+from containernet_env.results.run_directory import MANIFEST, SCENARIOS, RunDirectory
 from containernet_env.results.run_files import ClusterRecord, MachineFacts, Manifest
 from containernet_env.runs.matrix import INTERRUPTED, NOT_RUN
 from containernet_env.runs.progress import Guarded
@@ -151,9 +151,9 @@ class Keeper:
 
     def manifest(self, manifest: Manifest, inputs: Mapping[str, str] | None = None) -> None:
         """See ``RunDirectory``; ``inputs`` are the files that the manifest names, by their names."""
-        self.record(self.directory.write_manifest, manifest)
+        self.record(self.directory.write, MANIFEST, manifest)
         for name, text in (inputs or {}).items():
-            self.record(self.directory.write_input, name, text)
+            self.record(self.directory.write, name, text)
 
     def logs(self, read: Callable[[], Iterable[tuple[str, str]]]) -> None:
         """Keep the output of the hosts."""

@@ -18,7 +18,7 @@ _PLAN = plan_of(_CONFIGS / "2node.json")
 def _files() -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         directory = written(Path(folder))
-        directory.write_manifest(manifest(_PLAN))
+        directory.write("manifest.json", manifest(_PLAN))
         directory.add_scenario(OBSERVED)
         paths = [path for path in directory.path.iterdir() if path.suffix in (".json", ".jsonl")]
         texts = {path.name: path.read_text() for path in sorted(paths)}

@@ -18,8 +18,8 @@ from tests.unit.manifests import manifest
 @pytest.fixture
 def sealed(tmp_path: Path) -> Path:
     made = RunDirectory(tmp_path / "out.csv", "run-1")
-    made.write_manifest(manifest())
-    made.write_input("inputs/topology.json", "{}\n")
+    made.write("manifest.json", manifest())
+    made.write("inputs/topology.json", "{}\n")
     made.add_event("run_began", "run run-1")
     made.write_log("etcd1", "ready\n")
     made.seal()

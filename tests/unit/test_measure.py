@@ -369,7 +369,7 @@ def broken_logs(bed: FakeTestbed) -> Iterator[tuple[str, str]]:
     raise ConnectionResetError("the engine went away")
 
 
-@pytest.mark.parametrize("method", ["write_manifest", "add_proof", "add_scenario", "add_event", "write_log", "logs"])
+@pytest.mark.parametrize("method", ["write", "add_proof", "add_scenario", "add_event", "write_log", "logs"])
 def test_a_run_directory_that_cannot_be_kept_stops_nothing_and_is_told_once(
     run: Run, monkeypatch: Patch, method: str
 ) -> None:

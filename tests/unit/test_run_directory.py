@@ -60,7 +60,7 @@ PROOF = Proof(
 def written(folder: Path) -> RunDirectory:
     """A run directory as a run leaves it, but for its end."""
     made = RunDirectory(folder / "out.csv", "run-1")
-    made.write_manifest(manifest())
+    made.write("manifest.json", manifest())
     made.add_proof(PROOF)
     wrong: dict[str, Any] = {"problems": [WRONG.line], "checks": [WRONG.to_json()], "unproved": [], "pairs": []}
     made.add_proof(Proof(at="t", at_ns=9, moment="after", passed=False, **wrong))
@@ -153,7 +153,7 @@ def test_a_line_that_finds_no_room_is_not_there_in_part_and_comes_with_the_next_
     assert directory.missing == ()
     # A whole file that finds no room leaves the one before.
     with file_limit(10), pytest.raises(OSError, match="File too large"):
-        directory.write_manifest(manifest(run_id="run-2"))
+        directory.write("manifest.json", manifest(run_id="run-2"))
     run = read_run(directory.path)
     assert run.manifest is not None and run.manifest["run_id"] == "run-1"
     assert not list(directory.path.glob("*.part"))
@@ -183,8 +183,8 @@ def test_links_that_lie_where_files_are_to_be_are_not_followed(tmp_path: Path, l
     theirs.write_text("theirs")
     made = RunDirectory(tmp_path / "out.csv", "run-1")
     acts: dict[str, Callable[[], None]] = {
-        "manifest.json": lambda: made.write_manifest(manifest()),
-        "inputs/topology.json": lambda: made.write_input("inputs/topology.json", "{}"),
+        "manifest.json": lambda: made.write("manifest.json", manifest()),
+        "inputs/topology.json": lambda: made.write("inputs/topology.json", "{}"),
         "profiles/01-a/etcd1-cpu.pb.gz": lambda: made.write_profile("01-a", "etcd1-cpu.pb.gz", b"profile"),
         "history/01-a.jsonl.gz": lambda: made.write_history("01-a.jsonl.gz", [b"history"]),
         "logs/etcd1.log": lambda: made.write_log("etcd1", "log"),

@@ -133,7 +133,9 @@ def test_the_seed_of_emulated_links_and_whether_the_files_are_as_the_run_left_th
     told = shown(directory)
     assert links is not None and "links by emulator (seed 0), hosts by builtin" in told
     assert "no checksums: the run goes on, or was killed" in told
-    directory.write_manifest(manifest().model_copy(update={"links": links.model_copy(update={"links": "netem"})}))
+    directory.write(
+        "manifest.json", manifest().model_copy(update={"links": links.model_copy(update={"links": "netem"})})
+    )
     directory.seal()
     told = " ".join(shown(directory).split())
     assert "links by netem, hosts by builtin" in told and "files: 5, all as the run left them" in told
@@ -162,5 +164,5 @@ def test_two_results_files_do_not_share_their_runs_whatever_their_suffix(tmp_pat
     assert len({run.path.parent for run in made}) == len(names)
     for name, run in zip(names, made, strict=True):
         (tmp_path / name).write_text("")
-        run.write_manifest(manifest())
+        run.write("manifest.json", manifest())
         assert find_run(tmp_path / name) == run.path
