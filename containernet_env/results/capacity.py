@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from containernet_env.model.link import LinkSpec
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import CONSISTENCY_NAMES, Scenario
 from containernet_env.model.topology import Topology
-from containernet_env.results.files import reason, replacing
+from containernet_env.results.files import open_regular, reason, replacing
 from containernet_env.results.floor import Floor, weighted_median
 from containernet_env.results.run_files import MachineFacts, Part, RunFile
 
@@ -90,8 +89,13 @@ class CostSample(RequestCost):
 
     @property
     def group(self) -> tuple[str, bool, int, int, int]:
-        """Loads of one group cost the same: grouped by request, cluster, amount of data and requests a second."""
-        return (self.kind, self.one_member, self.members, size_class(self.payload_bytes), rate_class(self.rate_per_s))
+        """Loads of one group cost the same: grouped by request, cluster, amount of data and requests a second.
+
+        Of the latter it is the nearest power of ten. The more there are, the less each costs: members, TCP and links
+        batch them, and heartbeats, which cost the same in any second, are shared by more.
+        """
+        rate = round(math.log10(max(1.0, self.rate_per_s)))
+        return (self.kind, self.one_member, self.members, size_class(self.payload_bytes), rate)
 
 
 class SyncSample(Part):
@@ -115,14 +119,9 @@ class CostsFile(RunFile):
 
     machines: list[MachineCosts] = Field(default_factory=list)
 
-
-def rate_class(rate_per_s: float) -> int:
-    """The power of ten that is nearest.
-
-    The more requests there are a second, the less each costs: members, TCP and links batch them, and heartbeats, which
-    cost the same in any second, are shared by more.
-    """
-    return round(math.log10(max(1.0, rate_per_s)))
+    def of(self, machine: MachineKey) -> MachineCosts:
+        """The costs on a machine; of a new one none."""
+        return next((costs for costs in self.machines if costs.machine == machine), MachineCosts(machine=machine))
 
 
 def size_class(payload_bytes: float) -> int:
@@ -130,11 +129,10 @@ def size_class(payload_bytes: float) -> int:
     return max(0, math.ceil(math.log(max(1.0, payload_bytes) / 1024, 16)))
 
 
-def read(machine: MachineKey, place: Path | None = None) -> tuple[MachineCosts, str | None]:
-    """The known costs on a machine, and a note if a file cannot be used; never raises."""
-    path = place or assets.MACHINE / NAME
-    held, note = _read(path)
-    return next((costs for costs in held.machines if costs.machine == machine), MachineCosts(machine=machine)), note
+def read(machine: MachineKey) -> tuple[MachineCosts, str | None]:
+    """The known costs on a machine, and a note if the file cannot be used; never raises."""
+    held, note = _read(assets.MACHINE / NAME)
+    return held.of(machine), note
 
 
 def add(machine: MachineKey, requests: Sequence[CostSample], syncs: Sequence[SyncSample]) -> str | None:
@@ -144,7 +142,7 @@ def add(machine: MachineKey, requests: Sequence[CostSample], syncs: Sequence[Syn
     try:
         path = assets.make() / NAME
         held, _ = _read(path)
-        known = next((costs for costs in held.machines if costs.machine == machine), MachineCosts(machine=machine))
+        known = held.of(machine)
         now = MachineCosts(
             machine=machine,
             requests=_last([*known.requests, *requests], lambda sample: sample.group),
@@ -177,21 +175,14 @@ def _last(samples: list[_Sample], group: Callable[[_Sample], object]) -> list[_S
 
 def _read(path: Path) -> tuple[CostsFile, str | None]:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open_regular(path) as file:
+            return CostsFile.model_validate_json(file.read(_MAX_BYTES)), None
     except FileNotFoundError:
         return CostsFile(), None
     except OSError as error:
         return CostsFile(), f"{path} cannot be read: {reason(error)}; what it knows of this machine is left out"
-    try:
-        held = os.fstat(fd)
-        if not stat.S_ISREG(held.st_mode) or held.st_size > _MAX_BYTES:
-            raise ValueError
-        with open(fd, "rb", closefd=False) as file:
-            return CostsFile.model_validate_json(file.read(_MAX_BYTES)), None
-    except (OSError, ValueError):
+    except ValueError:
         return CostsFile(), f"{path} is not what a run has left there: it is ignored, and the next run replaces it"
-    finally:
-        os.close(fd)
 
 
 _WAITED: frozenset[Kind] = frozenset({"machine_full", "generator_waited", "member_waited", "link_lateness"})
@@ -455,7 +446,6 @@ def carried(plan: Plan, known: MachineCosts) -> Carried:
 
 
 def _sync_ns(plan: Plan, known: MachineCosts) -> float | None:
-    """The median fdatasync where the plan keeps its data."""
     syncs = [sample.median_ns for sample in known.syncs if sample.data == plan.config.etcd.data]
     return median(syncs) if syncs else None
 

@@ -137,7 +137,6 @@ def _own_files(run: ReadRun) -> list[str]:
 
 
 def _add(crate: Any, name: str, source: Path | bytes, **more: Any) -> Any:
-    """Add a file with its hash, size and meaning."""
     if isinstance(source, Path):
         digest, size = digest_of(source), source.stat().st_size
     else:
@@ -176,7 +175,6 @@ def _add_rows(crate: Any, run_id: str, results: Path | None, parts: list[Any], n
 
 
 def _table_schema(columns: Sequence[str]) -> dict[str, Any]:
-    """The columns in the terms of CSV on the Web: names, units, types and meanings."""
 
     def described(name: str) -> dict[str, str]:
         column = BY_NAME[name]
@@ -194,7 +192,6 @@ def _table_schema(columns: Sequence[str]) -> dict[str, Any]:
 
 
 def _add_action(crate: Any, run: ReadRun, manifest: Manifest, parts: Iterable[Any]) -> None:
-    """Record that this program made the files from its inputs, when, and how it was called."""
     from rocrate.model.contextentity import ContextEntity
 
     def entity(place: str, kind: str, **properties: Any) -> Any:

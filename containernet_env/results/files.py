@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import IO, Literal
 
@@ -212,12 +213,18 @@ class Checked:
     changed: tuple[Changed, ...]
 
 
-def digest_of(path: Path) -> str:
-    """SHA-256 of a file. Raises OSError, also if it is no regular file, which may have no end."""
+def open_regular(path: Path) -> BufferedReader:
+    """Open a file to read. Raises OSError, also if it is no regular file, which may have no end."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY)
-    with open(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return os.fdopen(fd, "rb")
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file; raises as `open_regular` does."""
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -240,8 +247,7 @@ def check(folder: Path) -> Checked | None:
     path = folder / CHECKSUMS
     if not os.path.lexists(path):
         return None
-    digest_of(path)  # or it may be a device
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         text = file.read(_MAX_BYTES).decode("utf-8", "backslashreplace")
     listed: dict[str, str] = {}
     changed = []

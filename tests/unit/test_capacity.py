@@ -394,10 +394,10 @@ def test_a_file_that_is_not_ours_is_ignored_with_a_note_and_replaced(place: Path
 def test_what_is_no_file_at_all_is_ignored_with_a_note(place: Path) -> None:
     place.parent.mkdir()
     os.mkfifo(place)
-    assert "is ignored" in str(capacity.read(KEY)[1])
+    assert "cannot be read: it is no regular file" in str(capacity.read(KEY)[1])
     place.unlink()
     place.mkdir()
-    assert "is ignored" in str(capacity.read(KEY)[1])
+    assert "cannot be read: it is no regular file" in str(capacity.read(KEY)[1])
     assert "is not kept: Is a directory" in str(capacity.add(KEY, [sample()], []))
     assert os.listdir(place.parent) == [capacity.NAME]
 
