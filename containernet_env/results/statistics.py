@@ -268,7 +268,6 @@ class Tested:
     u: float
     p: float
     least_p: float
-    exact: bool
 
 
 def mann_whitney(a: Sequence[float], b: Sequence[float]) -> Tested:
@@ -293,11 +292,11 @@ def mann_whitney(a: Sequence[float], b: Sequence[float]) -> Tested:
         sums, ways = _rank_sums(tuple(int(size) for size in sizes), min(n, m))
         own = total if m <= n else (n + m) * (n + m + 1) - total
         tail = min(float(ways[sums <= own].sum()), float(ways[sums >= own].sum()))
-        return Tested(u, min(2 * tail, 1.0), min(2 * float(min(ways[0], ways[-1])), 1.0), True)
+        return Tested(u, min(2 * tail, 1.0), min(2 * float(min(ways[0], ways[-1])), 1.0))
     from scipy import stats
 
     p = float(stats.mannwhitneyu(right, left, method="asymptotic").pvalue) if len(sizes) > 1 else 1.0
-    return Tested(u, p, least_p(n, m), False)
+    return Tested(u, p, least_p(n, m))
 
 
 @lru_cache(maxsize=256)
@@ -352,43 +351,36 @@ def repetitions_to_tell(tests: int = 1) -> int:
     return needed
 
 
-def spread(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """The standard deviation of the logarithms within the sides, pooled: 0.05 is about 5 %; ``None`` for 1 and 1."""
+def likely_spread(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """A spread that the true one exceeds with a probability of 20 % only; ``None`` for 1 and 1.
+
+    A spread is the standard deviation of the logarithms, pooled within the sides: 0.05 is about 5 %. A few repetitions
+    estimate it badly, and a plan with the observed one has too few repetitions half of the time. For normal logarithms.
+    Source: Browne, Statistics in Medicine 14 (1995), 1933-1940.
+    """
+    from scipy.special import chdtri
+
     sides = [[math.log(value) for value in checked(side, positive=True)] for side in (a, b)]
     freedom = len(a) + len(b) - 2
     if freedom == 0:
         return None
     squares = [(value - math.fsum(side) / len(side)) ** 2 for side in sides for value in side]
-    return math.sqrt(math.fsum(squares) / freedom)
-
-
-def likely_spread(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """A spread that the true one exceeds with a probability of 20 % only, for normal logarithms; see `spread`.
-
-    A few repetitions estimate a spread badly, and a plan with the observed spread has too few repetitions half of the
-    time. Source: Browne, Statistics in Medicine 14 (1995), 1933-1940.
-    """
-    from scipy.special import chdtri
-
-    seen = spread(a, b)
-    freedom = len(a) + len(b) - 2
-    return None if seen is None else seen * math.sqrt(freedom / float(chdtri(freedom, 0.8)))
+    return math.sqrt(math.fsum(squares) / float(chdtri(freedom, 0.8)))
 
 
 def detectable_ratio(n: int, m: int, spread: float, tests: int = 1) -> float:
     """The least ratio above 1 that ``n`` against ``m`` repetitions show with a probability of 80 %, in each test.
 
-    ``spread``: see there. It supposes normal logarithms and that Holm's first step, 5 % / ``tests``, decides.
+    ``spread``: see `likely_spread`. It supposes normal logarithms and that Holm's first step, 5 % / ``tests``, decides.
     Infinite where no order of the repetitions reaches that.
     """
     shift = _detectable_shift(n, m, ALPHA / tests)
     return math.inf if shift * spread > 700 else math.exp(shift * spread)
 
 
-def repetitions_for(ratio: float, spread: float, tests: int = 1, most: int = 1000) -> int | None:
-    """The least number of repetitions a side with which `detectable_ratio` is ``ratio`` or less; ``None`` above
-    ``most``."""
-    low, high = repetitions_to_tell(tests), most
+def repetitions_for(ratio: float, spread: float, tests: int = 1) -> int | None:
+    """The least number of repetitions a side with which `detectable_ratio` is ``ratio`` or less; ``None`` over 1000."""
+    low, high = repetitions_to_tell(tests), 1000
     if detectable_ratio(high, high, spread, tests) > ratio:
         return None
     while low < high:

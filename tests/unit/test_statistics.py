@@ -36,7 +36,6 @@ from containernet_env.results.statistics import (
     ratio_of_medians,
     repetitions_for,
     repetitions_to_tell,
-    spread,
 )
 from tests.unit.answers import results
 
@@ -156,7 +155,7 @@ def test_many_values_are_judged_by_the_normal_distribution() -> None:
     a, b = rng.integers(0, 40, 60), rng.integers(2, 42, 55)
     theirs = stats.mannwhitneyu(b, a, method="asymptotic")
     found = mann_whitney(a.tolist(), b.tolist())
-    assert (found.u, found.p, found.exact) == (theirs.statistic, pytest.approx(theirs.pvalue), False)
+    assert (found.u, found.p) == (theirs.statistic, pytest.approx(theirs.pvalue))
     assert mann_whitney([1] * 60, [1] * 60).p == 1
     # One against many stays exact and small.
     assert mann_whitney([0.5], range(1, 2001)).p == pytest.approx(2 / 2001)
@@ -178,10 +177,9 @@ def test_what_a_number_of_repetitions_can_reach() -> None:
 
 def test_spreads_are_of_within_the_sides_and_the_likely_one_has_room() -> None:
     a, b = [1.0, 1.1, 1.21], [5.0, 5.5, 6.05]
-    assert spread(a, b) == pytest.approx(math.log(1.1))
     # chi-squared with 4 degrees of freedom, 20 % below: 1.649 (Fisher and Yates, table IV).
     assert likely_spread(a, b) == pytest.approx(math.log(1.1) * math.sqrt(4 / 1.649), rel=1e-3)
-    assert spread([1], [2]) is None and likely_spread([1], [2]) is None
+    assert likely_spread([1], [2]) is None
 
 
 @pytest.mark.parametrize(("n", "m", "tests"), [(4, 4, 1), (5, 8, 1), (8, 8, 1), (6, 6, 18), (12, 12, 18), (60, 60, 1)])
