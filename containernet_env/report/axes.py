@@ -35,8 +35,7 @@ XScale = Literal["linear", "log"]
 class Axis:
     """``columns``: the axis, and those that its ticks name with it. ``values`` in order, ``ticks`` as text.
 
-    ``numbers`` are the values where all of them are numbers, else ``None``; ``positive``: all are above 0, so that a
-    logarithmic scale has them.
+    ``numbers`` are the values where all of them are numbers, else ``None``.
     """
 
     columns: tuple[str, ...]
@@ -44,7 +43,11 @@ class Axis:
     values: tuple[tuple[Any, ...], ...]
     ticks: tuple[str, ...]
     numbers: tuple[float, ...] | None
-    positive: bool
+
+    @property
+    def positive(self) -> bool:
+        """Whether all are numbers above 0, so that a logarithmic scale has them."""
+        return self.numbers is not None and self.numbers[0] > 0
 
     @property
     def exact_ticks(self) -> bool:
@@ -116,13 +119,12 @@ class Table:
         self.names = tuple(names)
         self.cells = cells
         self.following = tuple(following)
-        self._place = {name: index for index, name in enumerate((*names, *following))}
         self.everything = tuple(range(len(cells)))
 
     def key(self, index: int, names: Sequence[str]) -> tuple[Any, ...]:
         """What a cell has in some columns."""
-        key = self.cells[index].key
-        return tuple(key[self._place[name]] for name in names)
+        values = self.cells[index].values
+        return tuple(values[name] for name in names)
 
     def groups(self, names: Sequence[str], among: Sequence[int]) -> dict[tuple[Any, ...], list[int]]:
         """Cells by what they have in some columns."""
@@ -133,20 +135,20 @@ class Table:
 
     def has(self, name: str) -> list[int]:
         """The cells to which the axis applies."""
-        return [index for index in self.everything if self.key(index, (name,)) != (None,)]
+        return [index for index in self.everything if self.cells[index].values[name] is not None]
 
     def follows(self, name: str, others: Sequence[str]) -> bool:
         """Whether a column has one value for each combination of values of others."""
         among = self.groups(others, self.everything).values()
-        return all(len({self.key(index, (name,)) for index in group}) == 1 for group in among)
+        return all(len({self.cells[index].values[name] for index in group}) == 1 for group in among)
 
     def varies(self, name: str, among: Sequence[int]) -> bool:
         """Whether some cells differ in a column."""
-        return len({self.key(index, (name,)) for index in among}) > 1
+        return len({self.cells[index].values[name] for index in among}) > 1
 
     def distinguishing(self, names: Sequence[str], among: Sequence[int]) -> list[str]:
         """Those of the columns that distinguish some cells in a label."""
-        return [name for name in names if distinguishes(name, (self.key(index, (name,))[0] for index in among))]
+        return [name for name in names if distinguishes(name, (self.cells[index].values[name] for index in among))]
 
     def axes(self) -> list[str]:
         """The axes whose values are quantities but for one, such as "unlimited", in the order in which they are shown.
@@ -155,7 +157,7 @@ class Table:
         """
         found: list[str] = []
         for name in sorted(self.names, key=lambda name: (self._in_words(name), _ORDER.get(name, len(_ORDER)), name)):
-            values = {self.key(index, (name,))[0] for index in self.has(name)}
+            values = {self.cells[index].values[name] for index in self.has(name)}
             numbers = [value for value in values if (level(value) if name in _IN_WORDS else number(value)) is not None]
             if len(values) < 2 or len(numbers) < max(1, len(values) - 1):
                 continue
@@ -168,7 +170,7 @@ class Table:
 
     def _in_words(self, name: str) -> bool:
         """Whether more than one value is no number alone: of two axes that follow from each other, the other one is."""
-        return sum(number(value) is None for value in {self.key(index, (name,))[0] for index in self.has(name)}) > 1
+        return sum(number(value) is None for value in {self.cells[index].values[name] for index in self.has(name)}) > 1
 
     def axis(self, names: Sequence[str], among: Sequence[int]) -> Axis:
         """An axis, or several as one: what some cells have in it."""
@@ -177,9 +179,8 @@ class Table:
         ticks = tuple(text(value[0]) + "".join(f" ({text(part)})" for part in value[1:]) for value in ranked)
         title = label(names[0]) + "".join(f", in brackets {label(name)}" for name in names[1:])
         numbers = tuple(found for value in ranked if (found := number(value[0])) is not None)
-        if len(names) > 1 or len(numbers) < len(ranked):
-            return Axis(tuple(names), title, ranked, ticks, None, False)
-        return Axis(tuple(names), title, ranked, ticks, numbers, numbers[0] > 0)
+        known = len(names) == 1 and len(numbers) == len(ranked)
+        return Axis(tuple(names), title, ranked, ticks, numbers if known else None)
 
     def lines(self) -> list[Lines]:
         """The lines along each axis that has some, each of two cells at least."""
@@ -258,7 +259,7 @@ class Table:
         points = tuple(sorted((place[self.key(index, columns)], index) for index in group))
         words = [label_of(saying, self.key(group[0], saying))]
         for name in split:
-            values = sorted({self.key(index, (name,))[0] for index in group}, key=rank)
+            values = sorted({self.cells[index].values[name] for index in group}, key=rank)
             words.append(" to ".join(dict.fromkeys(phrase(name, value) for value in (values[0], values[-1]))))
         return Line(", ".join(filter(None, words)), points)
 
@@ -289,7 +290,7 @@ class Table:
         for x, y in combinations(self.axes(), 2):
             together = [name for name in self.names if name not in (x, y) and self.follows(name, (x, y))]
             rest = [name for name in self.names if name not in (x, y, *together, *TIMING)]
-            both = [index for index in self.has(x) if self.key(index, (y,)) != (None,)]
+            both = [index for index in self.has(x) if self.cells[index].values[y] is not None]
             parts = [part for group in self.groups(rest, both).values() for part in self._apart((x, y), group)]
             full = [
                 group
@@ -328,7 +329,7 @@ class Table:
         rest = [name for name in self.names if name != "Consistency"]
         pairs = []
         for group in self.groups(rest, self.reads()).values():
-            by_value = {self.key(index, ("Consistency",))[0]: index for index in group}
+            by_value = {self.cells[index].values["Consistency"]: index for index in group}
             if {"l", "s"} <= set(by_value):
                 names = self.distinguishing(rest, self.reads())
                 words = label_of(names, self.key(group[0], names))

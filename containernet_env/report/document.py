@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from containernet_env.base.clock import utc_now
-from containernet_env.base.release import VERSION
 from containernet_env.model.names import listed, plain, synonyms
 from containernet_env.report.axes import XScale, rank
 from containernet_env.report.figures import Figure, Points, figures, points_of, rounded
@@ -72,7 +71,6 @@ class Document:
     title: str
     files: tuple[str, ...]
     made: str
-    version: str
     counts: dict[str, int]
     notes: tuple[str, ...]
     lacks: tuple[str, ...]
@@ -90,7 +88,7 @@ def document_of(rows: Rows, runs: Runs, title: str | None = None, x_scale: XScal
     """The document about some rows and the run directories that were found for them; ``x_scale``: as it opens."""
     notes = [*rows.notes, *runs.notes]
     # A sweep measures in random order: the page shows configurations in the order of their values.
-    every = sorted(cells_of(rows), key=lambda cell: [rank(value) for value in cell.key])
+    every = sorted(cells_of(rows), key=lambda cell: [*map(rank, cell.values.values())])
     cells = every[:MOST_CELLS]
     of_all: list[str] = []
     if len(every) > len(cells):
@@ -110,7 +108,6 @@ def document_of(rows: Rows, runs: Runs, title: str | None = None, x_scale: XScal
         title=title or ", ".join(path.name for path in rows.files),
         files=tuple(map(str, rows.files)),
         made=utc_now(),
-        version=VERSION,
         counts={
             "rows": len(rows),
             "count": len(rows) - len(bad),
@@ -210,7 +207,6 @@ def _bad(rows: Rows, runs: Runs, numbers: Sequence[int]) -> list[tuple[str, ...]
 
 
 def _lacks(rows: Rows, runs: Runs, cells: Sequence[Cell], sections: Set[str]) -> list[str]:
-    """The parts that the page lacks, and why."""
     if not len(rows):
         return ["There are no rows yet."]
     found = []

@@ -58,6 +58,9 @@ class Choice:
     value: object
 
 
+_SCALE = Choice("scale", "Latency scale", _SCALES, "linear")
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A figure in a section of the page. ``left_out``: the things it does not show, counted.
@@ -100,7 +103,7 @@ def points_of(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> Points:
         "repetitions": [len(cell.repetitions) for cell in cells],
         "rows": [len(cell.good) for cell in cells],
     }
-    spreads = [[cell.spread(values) for cell in cells] for values in measured]
+    spreads = [[spread_of(values, cell.repetitions) for cell in cells] for values in measured]
     for name in ("median", "low", "high"):
         columns[name] = [[spread and rounded(getattr(spread, name)) for spread in of] for of in spreads]
     for name in ("low", "high"):
@@ -171,10 +174,6 @@ def _axis_of(axis: Axis) -> dict[str, Any]:
     return _axis(axis.title, scale="x" if axis.positive else None, **ticks)
 
 
-def _scale_choice() -> Choice:
-    return Choice("scale", "Latency scale", _SCALES, "linear")
-
-
 def _show_choice(noun: str, number: int) -> list[Choice]:
     options = (("first", f"the first {_MOST_SHOWN}, others by the legend"), ("all", "all"))
     return [Choice("show", f"{noun} ({number})", options, "first")] if number > _MOST_SHOWN else []
@@ -233,7 +232,7 @@ def _lines(lines: Lines, points: Points, x_scale: XScale) -> Figure:
         "yaxis": _axis(TITLES[0], rangemode="tozero"),
         "yaxis2": {"figure": "figure", "scale": "scale", "rangemode": "tozero"},
     }
-    choices = [_figure_choice(points, "Latency", 1), _scale_choice()]
+    choices = [_figure_choice(points, "Latency", 1), _SCALE]
     choices += [Choice("x", "Horizontal scale", _SCALES, x_scale)] if axis.positive else []
     choices += _show_choice("Lines", len(lines.lines))
     used = [cell for line in lines.lines for _, cell in line.points]
@@ -338,7 +337,7 @@ def _curves(rows: Rows, cells: Sequence[Cell], runs: Runs) -> Iterator[Figure]:
         "Half of all requests were at or below the curve at 50 %, all but one in a thousand at 99.9 %: the axis is "
         "spread out towards the slowest, as wrk2 does. Each curve is the median over the repetitions of a "
         "configuration, at each percentage for itself; what any of its rows has too few requests for is left out.",
-        [_scale_choice(), *_show_choice("Curves", len(shown))],
+        [_SCALE, *_show_choice("Curves", len(shown))],
         [
             count(len(cells) - len(found), "configuration", " with fewer than two percentiles"),
             count(len(found) - _MOST_CURVES, "more curve"),
@@ -456,7 +455,7 @@ def _timelines(rows: Rows, cells: Sequence[Cell], runs: Runs) -> Iterator[Figure
         "A load, step by step",
         "Requests that succeeded and that did not, and the latencies of the former, from the start of the load. "
         "Vertical lines: what was done (dashed), undone (dotted) or noticed (dash-dotted).",
-        [Choice("row", "Row", options, 0), _scale_choice()],
+        [Choice("row", "Row", options, 0), _SCALE],
         [
             count(len(known) - len(found), "more timeline", ": see scenarios.jsonl"),
             count(len(rows) - len(known), "row", " without a timeline"),

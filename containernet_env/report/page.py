@@ -124,7 +124,6 @@ def _file(name: str) -> str:
 
 
 def _own(name: str) -> Markup:
-    """A style or script of this package."""
     return Markup(_file(name))
 
 
@@ -134,7 +133,6 @@ def _hash(text: str) -> str:
 
 
 def _plotly() -> tuple[Markup, str]:
-    """Plotly's script and its licence."""
     try:
         found = importlib.metadata.distribution("plotly")
         script = Path(str(found.locate_file("plotly/package_data/plotly.min.js"))).read_text(encoding="utf-8")

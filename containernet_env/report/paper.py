@@ -28,6 +28,7 @@ from containernet_env.report.rows import (
     figure_of,
     figures_of,
     label,
+    spread_of,
     text,
 )
 from containernet_env.results.columns import BY_NAME
@@ -91,7 +92,7 @@ class Drawing:
     @cached_property
     def spreads(self) -> tuple[tuple[Spread | None, ...], ...]:
         """For each figure that of each cell; ``None`` where no row of it counts. Needs scipy."""
-        return tuple(tuple(cell.spread(of) for cell in self.cells) for of in self.values)
+        return tuple(tuple(spread_of(of, cell.repetitions) for cell in self.cells) for of in self.values)
 
     @cached_property
     def singles(self) -> tuple[tuple[tuple[float, ...], ...], ...]:
@@ -108,7 +109,7 @@ class Drawing:
         lines: list[list[object]] = [[self.axis.title, *names, "figure", "unit", "counts", *numbers]]
         for line in self.lines:
             for place, index in line.points:
-                key = [text(self._value(index, name)) for name in self.by] or ["all"]
+                key = [text(self.cells[index].values[name]) for name in self.by] or ["all"]
                 for figure, spreads, singles in zip(self.figures, self.spreads, self.singles, strict=True):
                     start = [self.axis.ticks[place], *key, figure.label, figure.unit]
                     if (spread := spreads[index]) is not None:
@@ -127,9 +128,6 @@ class Drawing:
         words = [f"{CONFIDENCE} interval of the median"] if CONFIDENCE in found else []
         words += ["without caps: least to largest"] if RANGE in found else []
         return f"bars: {'; '.join(words)}" if words else ""
-
-    def _value(self, index: int, name: str) -> Any:
-        return self.cells[index].values[name]
 
 
 def chosen(rows: Rows, where: Sequence[str]) -> Rows:
@@ -156,7 +154,8 @@ def plan(rows: Rows, x: str, ys: Sequence[str], by: Sequence[str], x_scale: XSca
     come to lie on one point: their median would be one of neither.
     """
     configured = _configured(rows)
-    measured = [name for name in rows.frame.columns if _is_figure(name)]
+    known = [BY_NAME[name] for name in rows.frame.columns if name in BY_NAME]
+    measured = [column.name for column in known if column.role == "measured" and column.number]
     axis_name = column_of("--x", x, configured)
     lines_by = tuple(dict.fromkeys(column_of("--by", name, configured) for name in by))
     figures = tuple(figure_of(column_of("--y", name, measured)) for name in dict.fromkeys(ys))
@@ -206,10 +205,6 @@ def _configured(rows: Rows) -> list[str]:
     keys = (name for name in (*rows.keys, *rows.following) if name != VARIANT)
     more = {FILE, "Scenario", "RequestCount", *HASHES, *keys}
     return [name for name in rows.frame.columns if name in more]
-
-
-def _is_figure(name: str) -> bool:
-    return name in BY_NAME and BY_NAME[name].role == "measured" and BY_NAME[name].number
 
 
 def _refuse_mixtures(table: Table, names: Sequence[str], drawn: Sequence[str], lines: Sequence[Line]) -> None:

@@ -64,16 +64,6 @@ class Figure:
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
-def _percentile(p: str) -> Figure:
-    return Figure(f"{p}%", f"p{p}", f"latency, p{p}", "ms", 1000)
-
-
-FIGURES = (
-    Figure(RATE, "requests/s", "requests/s", "", 1),
-    *(_percentile(p) for p in ("50", "95", "99", "99.9")),
-)
-"""What the page shows of every configuration."""
-
 _AXES = {**AXES, VARIANT: ("scenario", ""), FILE: ("file", "")}
 _WORDS = {
     ("Consistency", "l"): "linearizable",
@@ -147,14 +137,17 @@ def level(value: object) -> float | None:
 
 def figure_of(column: str) -> Figure:
     """How a measured column is drawn: latencies in ms."""
-    for known in FIGURES:
-        if known.column == column:
-            return known
+    if column == RATE:
+        return Figure(RATE, "requests/s", "requests/s", "", 1)
     if re.fullmatch(r"[\d.]+%", column):
-        return _percentile(column[:-1])
+        return Figure(column, f"p{column[:-1]}", f"latency, p{column[:-1]}", "ms", 1000)
     unit = BY_NAME[column].unit
     name = column.removesuffix(f"_{unit}") if unit else column
     return Figure(column, name, name, "ms", 1000) if unit == "s" else Figure(column, name, name, unit, 1)
+
+
+FIGURES = tuple(map(figure_of, (RATE, "50%", "95%", "99%", "99.9%")))
+"""What the page shows of every configuration."""
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -327,18 +320,16 @@ def _variants(frame: pandas.DataFrame, keys: Sequence[str]) -> list[str]:
 
 
 def _why(frame: pandas.DataFrame) -> list[str]:
-    def column(name: str) -> list[Any]:
-        return list(frame[name]) if name in frame.columns else [None] * len(frame)
-
-    of_seed = [value != value or value is None for value in column("Timestamp")]
-    columns = (column("Error"), column("Valid"), column("Reasons"), column("Advice"), of_seed)
+    names = ("Error", "Valid", "Reasons", "Advice", "Timestamp")
+    columns = (frame[name] if name in frame.columns else [None] * len(frame) for name in names)
     return [_reason(*values) for values in zip(*columns, strict=True)]
 
 
-def _reason(error: Any, valid: Any, reasons: Any, advice: Any, of_seed: bool) -> str:
+def _reason(error: Any, valid: Any, reasons: Any, advice: Any, at: Any) -> str:
+    """``at`` is no text in a row of the seed's form."""
     if isinstance(error, str):
         return f"failed: {error}"
-    if counts(valid, reasons) or (of_seed and not isinstance(valid, str)):
+    if counts(valid, reasons) or not (isinstance(at, str) or isinstance(valid, str)):
         return ""
     parts = [reasons_text(reasons)] if isinstance(reasons, str) else []
     parts += [advice] if isinstance(advice, str) else []
@@ -374,26 +365,21 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """``key``: the value of each of the keys that vary, also by name. ``good`` and ``bad``: numbers of its rows.
+    """``values``: that of each of the keys that vary. ``good`` and ``bad``: numbers of its rows.
 
     ``repetitions``: those that count, by the cluster that they share.
     """
 
-    key: tuple[Any, ...]
+    values: Mapping[str, Any]
     good: tuple[int, ...]
     bad: tuple[int, ...]
     repetitions: tuple[tuple[int, ...], ...]
     label: str
-    values: Mapping[str, Any]
 
     @property
     def rows(self) -> tuple[int, ...]:
         """All its rows, in their order."""
         return tuple(sorted((*self.good, *self.bad)))
-
-    def spread(self, values: Sequence[float | None]) -> Spread | None:
-        """Over its repetitions; ``values`` of all rows, by their numbers."""
-        return spread_of(values, self.repetitions)
 
 
 def cells_of(rows: Rows, names: Sequence[str] | None = None) -> list[Cell]:
@@ -408,18 +394,12 @@ def cells_of(rows: Rows, names: Sequence[str] | None = None) -> list[Cell]:
     for number, key in enumerate(zip(*columns, strict=True) if columns else [()] * len(rows)):
         good, bad = found.setdefault(key, ([], []))
         (bad if rows.why[number] else good).append(number)
-    places = [names.index(name) for name in shown]
-    return [
-        Cell(
-            key,
-            tuple(good),
-            tuple(bad),
-            repetitions_of(rows, good),
-            label_of(shown, [key[place] for place in places]),
-            dict(zip(names, key, strict=True)),
-        )
-        for key, (good, bad) in found.items()
-    ]
+    cells = []
+    for key, (good, bad) in found.items():
+        values = dict(zip(names, key, strict=True))
+        words = label_of(shown, [values[name] for name in shown])
+        cells.append(Cell(values, tuple(good), tuple(bad), repetitions_of(rows, good), words))
+    return cells
 
 
 _OF_TYPE = {"KeySize", "ValueSize", "Consistency", "ReadSpan", "ReadLimit", "ReadAnswer"}

@@ -12,7 +12,7 @@ from typing import Any
 from containernet_env.base.errors import UsageError
 from containernet_env.report.rows import FILE, Rows, scaled
 from containernet_env.results.run_directory import ReadRun, facts_of, read_run, runs_folder
-from containernet_env.results.statistics import decode
+from containernet_env.results.statistics import Histogram, decode
 
 PERCENTS = (10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999)
 """Of a curve, rising; those that a row has too few requests for are left out of it."""
@@ -97,6 +97,16 @@ def lines_of(rows: Rows, run: ReadRun, numbers: Sequence[int]) -> Iterator[tuple
             yield number, line
 
 
+def histogram_of(path: Path, line: Mapping[str, Any], notes: list[str]) -> Histogram | None:
+    """The histogram of a line of scenarios.jsonl; ``None`` without one; one that cannot be read is noted."""
+    text = ((line["load"] or {}).get("response_time") or {}).get("histogram")
+    try:
+        return None if text is None else decode(text)
+    except ValueError as error:
+        notes.append(f"{path}: the histogram of {line['scenario']} is left out: {error}")
+        return None
+
+
 def read_runs(rows: Rows, note: Callable[[str], object] = lambda text: None) -> Runs:
     """All run directories that exist; ``note`` gets a line about each that cannot be read and is left out."""
     details: dict[int, Details] = {}
@@ -134,13 +144,9 @@ def _problems(run: ReadRun) -> str:
 def _details(run: ReadRun, line: Mapping[str, Any], notes: list[str], path: Path) -> Details:
     load = line["load"] or {}
     findings = tuple(str(finding["text"]) for finding in line["findings"])
-    text = (load.get("response_time") or {}).get("histogram")
-    curve = None
-    if text is not None:
-        try:
-            curve = tuple(None if at is None else at / 1e6 for at in decode(text).percentiles_ns(PERCENTS))
-        except ValueError as error:
-            notes.append(f"{path}: the histogram of {line['scenario']} is left out: {error}")
+    histogram = histogram_of(path, line, notes)
+    ends_ns = [] if histogram is None else histogram.percentiles_ns(PERCENTS)
+    curve = tuple(None if at is None else at / 1e6 for at in ends_ns) or None
     return Details(findings, curve, _timeline(run, line, load))
 
 
@@ -188,7 +194,6 @@ def _summary_of(run: ReadRun, run_id: str) -> RunSummary:
 
 
 def _proof(run: ReadRun) -> str:
-    """What the proofs of the network say, in one line."""
     words = []
     for proof in (run.network or {}).get("proofs", ()):
         checks = proof.get("checks") or []

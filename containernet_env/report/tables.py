@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 from containernet_env.base.errors import UsageError
 from containernet_env.model.usage import Consumption
 from containernet_env.report.rows import RATE, VARIANT, Rows, distinguishes, label_of, scaled, text
-from containernet_env.report.runs import lines_of, run_paths
-from containernet_env.results.comparison import LOAD
+from containernet_env.report.runs import histogram_of, lines_of, run_paths
+from containernet_env.results.repetitions import LOAD
 from containernet_env.results.run_directory import read_run, read_usage
 from containernet_env.results.run_files import ScenarioLine, UsageLine
-from containernet_env.results.statistics import Histogram, decode, median, merged
+from containernet_env.results.statistics import Histogram, median, merged
 
 T = TypeVar("T")
 
@@ -299,7 +299,7 @@ def _mean_latency_ms(steps: Repetition) -> float:
     return whole / sum(counts) * 1000 if sum(counts) else _NAN
 
 
-def _percentile_ms(p: str) -> Get:
+def _percentile(p: str) -> Measure:
     def get(steps: Repetition) -> float:
         if len(steps) == 1:
             return steps[0].number(f"{p}%") * 1000
@@ -309,7 +309,7 @@ def _percentile_ms(p: str) -> Get:
         (value_ns,) = merged(histograms).percentiles_ns([float(p)])
         return _NAN if value_ns is None else value_ns / 1e6
 
-    return get
+    return Measure(f"Latency p{p}", "ms", f"column `{p}%`; of several steps from their histograms together", get)
 
 
 def _members(of: Any) -> Mapping[str, Consumption]:
@@ -335,23 +335,29 @@ def _data_bytes(steps: Repetition) -> float:
 
 _USED = "`machine.used` in scenarios.jsonl"
 _LOOKS = "usage.jsonl, once a second"
-_PERCENTILES = [
-    Measure(f"Latency p{p}", "ms", f"column `{p}%`; of several steps from their histograms together", _percentile_ms(p))
-    for p in _PERCENTS
-]
-_MOST = "`timeline` in scenarios.jsonl: the whole second with the most requests that succeeded"
+_MOST = (
+    "`timeline` in scenarios.jsonl: the whole second with the most requests that succeeded; a step that is shorter "
+    "counts by its rate"
+)
 _READS = f"{_USED}: `reads` of all members together, as in dbtester in spite of the label; cgroup v2 alone reports them"
 _SECTORS = f"{_USED}: `read_bytes` / 512; dbtester looks for a name that it does not have, and always prints 0"
-_DISK = "`store` in scenarios.jsonl: the mean over the members of `data_bytes` at the end of the last step"
+_DISK = (
+    "`store` in scenarios.jsonl: the mean over the members of `data_bytes` at the end of the last step; without "
+    "the log, which dbtester counts too"
+)
+
+
+def _peaks(whose: str, consumers: Consumers, cpu: str, memory: str) -> Iterator[Measure]:
+    cores = _each(max, lambda step: step.cores(consumers), 100)
+    yield Measure(f"{whose}-MAX-CPU-USAGE", "%", f"{_LOOKS}: {cpu}", cores)
+    levels = _each(max, lambda step: step.levels(consumers, "rss_bytes"))
+    yield Measure(f"{whose}-MAX-MEMORY-USAGE", "bytes", f"{_LOOKS}: {memory}", levels)
+
+
 MEASURES = (
     Measure("TOTAL-SECONDS", "s", "column `Total`, the sum over steps", _column("Total", sum)),
     Measure("TOTAL-REQUEST-NUMBER", "", "column `RequestCount`, the sum", _column("RequestCount", sum)),
-    Measure(
-        "MAX-THROUGHPUT",
-        "1/s",
-        f"{_MOST}; a step that is shorter counts by its rate",
-        _each(max, Measured.whole_seconds),
-    ),
+    Measure("MAX-THROUGHPUT", "1/s", _MOST, _each(max, Measured.whole_seconds)),
     Measure("AVG-THROUGHPUT", "1/s", "column `Requests/sec`, each step by its time", _mean_throughput),
     Measure(
         "MIN-THROUGHPUT", "1/s", "`timeline`: the whole second with the fewest", _each(min, Measured.whole_seconds)
@@ -359,7 +365,7 @@ MEASURES = (
     Measure("FASTEST-LATENCY", "ms", "column `Fastest`, the least", _column("Fastest", min, 1000)),
     Measure("AVG-LATENCY", "ms", "column `Average`, each step by its answered requests", _mean_latency_ms),
     Measure("SLOWEST-LATENCY", "ms", "column `Slowest`, the largest", _column("Slowest", max, 1000)),
-    *_PERCENTILES,
+    *map(_percentile, _PERCENTS),
     *(
         Measure(f"{label}-SUM", "bytes", f"{_USED}: {source}", _used(consumers, name))
         for label, source, consumers, name in (
@@ -369,30 +375,13 @@ MEASURES = (
             ("CLIENT-TOTAL-NETWORK-TX", "`sent_bytes`, likewise", _client, "sent_bytes"),
         )
     ),
-    Measure(
-        "SERVER-MAX-CPU-USAGE",
-        "%",
-        f"{_LOOKS}: the mean over the members, where it is largest; 100 % is one core",
-        _each(max, lambda step: step.cores(_members), 100),
+    *_peaks(
+        "SERVER",
+        _members,
+        "the mean over the members, where it is largest; 100 % is one core",
+        "the mean over the members of `rss_bytes`, where it is largest",
     ),
-    Measure(
-        "SERVER-MAX-MEMORY-USAGE",
-        "bytes",
-        f"{_LOOKS}: the mean over the members of `rss_bytes`, where it is largest",
-        _each(max, lambda step: step.levels(_members, "rss_bytes")),
-    ),
-    Measure(
-        "CLIENT-MAX-CPU-USAGE",
-        "%",
-        f"{_LOOKS}: of the client's host",
-        _each(max, lambda step: step.cores(_client), 100),
-    ),
-    Measure(
-        "CLIENT-MAX-MEMORY-USAGE",
-        "bytes",
-        f"{_LOOKS}: `rss_bytes` of the client's host",
-        _each(max, lambda step: step.levels(_client, "rss_bytes")),
-    ),
+    *_peaks("CLIENT", _client, "of the client's host", "`rss_bytes` of the client's host"),
     Measure("CLIENT-ERROR-COUNT", "", "column `Errors`, the sum", _column("Errors", sum)),
     *(
         Measure(f"SERVER-AVG-{label}-DELTA-SUM", "", source, _used(_members, name, scale))
@@ -403,9 +392,7 @@ MEASURES = (
             ("SECTORS-WRITTEN", f"{_USED}: `written_bytes` / 512", "written_bytes", 1 / SECTOR_BYTES),
         )
     ),
-    Measure(
-        "SERVER-AVG-DISK-SPACE-USAGE", "bytes", f"{_DISK}; without the log, which dbtester counts too", _data_bytes
-    ),
+    Measure("SERVER-AVG-DISK-SPACE-USAGE", "bytes", _DISK, _data_bytes),
 )
 
 
@@ -525,12 +512,7 @@ def _measured(rows: Rows, used: set[int], notes: list[str]) -> dict[int, Measure
         usage = _read(path, read_usage, notes) or ()
         for number, values in lines_of(rows, run, wanted):
             line = ScenarioLine.model_validate(dict(values))
-            text = ((line.load or {}).get("response_time") or {}).get("histogram")
-            try:
-                histogram = None if text is None else decode(text)
-            except ValueError as error:
-                histogram = None
-                notes.append(f"{path}: the histogram of {line.scenario} is left out: {error}")
+            histogram = histogram_of(path, values, notes)
             found[number] = Measured(found[number].columns, line, histogram, _within(usage, line))
     if missing:
         notes.append(f"{missing} rows have no run directory: the figures that need one are unknown")

@@ -156,8 +156,6 @@ class State:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request; the connection ends with its answer."""
-
     server: Server
     server_version = "containernet-env"
     sys_version = ""
@@ -182,9 +180,8 @@ class _Handler(BaseHTTPRequestHandler):
         hosts, origins = (self.headers.get_all(name, []) for name in ("Host", "Origin"))
         if len(hosts) != 1 or hosts[0].lower() not in self.server.names:
             return f"this is {self.server.url} and answers to no other name\n"
-        if any(origin.lower() not in {f"http://{name}" for name in self.server.names} for origin in origins):
-            return "this answers its own page only\n"
-        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        own = {origin.lower() for origin in origins} <= {f"http://{name}" for name in self.server.names}
+        if not own or self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
             return "this answers its own page only\n"
         return None
 

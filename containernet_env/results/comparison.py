@@ -15,7 +15,7 @@ from containernet_env.model.names import listed
 from containernet_env.results import statistics
 from containernet_env.results.columns import BY_NAME
 from containernet_env.results.csv_file import identities, load_all, text_of, texts_of
-from containernet_env.results.repetitions import are_used, kept_apart
+from containernet_env.results.repetitions import LOAD, are_used, kept_apart
 
 if TYPE_CHECKING:
     import pandas
@@ -30,12 +30,6 @@ FIGURES = tuple(
 AUTO = f"{THROUGHPUT}, or 50% where a rate is configured"
 EFFECT = 1.12
 """The number of repetitions needed is reported for this ratio."""
-LOAD = (
-    "TestType", "RequestCount", "ClientCount", "ConnectionCount", "KeySize", "ValueSize", "Consistency", "Scenario",
-    "Target", "OfferedRate_per_s", "SearchObjective", "ReadSpan", "ReadLimit", "ReadAnswer",
-)  # fmt: skip
-"""The columns that define a scenario: rows that differ in these are never matched. Any other column may be compared."""
-
 Verdict = Literal["slower", "faster", "no difference shown", "cannot tell"]
 
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _TOLD_LINES = 20
 _FORMULA = re.compile(r"[=+@\t\r-]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-# The headers that are appended to in their own form: ours, and the seed's.
 FORMS: tuple[tuple[str, ...], ...] = (COLUMNS, SEED_COLUMNS)
+"""The headers of new files."""
 
 
 def is_form(header: tuple[str, ...]) -> bool:
@@ -45,9 +45,8 @@ def is_form(header: tuple[str, ...]) -> bool:
 
     Rows are appended to it in its own form; where it lacks columns, they are read as missing.
     """
-    earlier = header[: len(SEED_COLUMNS)] == SEED_COLUMNS and {"Scenario", "RunId"} <= set(header)
-    earlier = earlier and header[-1] == COLUMNS[-1] and header == tuple(name for name in COLUMNS if name in header)
-    return header in FORMS or earlier
+    ours = {*SEED_COLUMNS, "Scenario", "RunId", COLUMNS[-1]} <= set(header)
+    return header == SEED_COLUMNS or (ours and header == tuple(name for name in COLUMNS if name in header))
 
 
 def _line(values: Sequence[str]) -> bytes:
@@ -368,7 +367,6 @@ def near_results(path: Path) -> str:
 
 
 def _whole_rows(path: Path, note: Callable[[str], object]) -> tuple[tuple[str, ...], list[list[str]]]:
-    """The header and the rows, as text; see ``load``."""
     try:
         if path.is_char_device():
             raise UsageError(f"cannot read {path}: it is a device, which may have no end")

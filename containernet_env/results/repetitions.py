@@ -17,6 +17,11 @@ FIGURES = ("Requests/sec", "50%", "95%", "99%")
 """The columns that are summarized for each group."""
 MEASURED_WITH = ("CpuModel", "Cores", "Kernel", "Realtime", "LinkStamps", "Commit")
 """Not configured, but rows that differ in these values belong to different experiments."""
+LOAD = (
+    "TestType", "RequestCount", "ClientCount", "ConnectionCount", "KeySize", "ValueSize", "Consistency", "Scenario",
+    "Target", "OfferedRate_per_s", "SearchObjective", "ReadSpan", "ReadLimit", "ReadAnswer",
+)  # fmt: skip
+"""The columns that define a scenario: rows that differ in these are never matched. Any other column may be compared."""
 HASHES = ("ConfigHash", "ScenarioHash")
 TIMING = ("Heartbeat_ms", "ElectionTimeout_ms")
 """Settings of the store that follow from the network, the latter also from the former, where files leave them open."""
@@ -96,9 +101,7 @@ def kept_apart(frame: pandas.DataFrame) -> list[str]:
 
 def varied(frame: pandas.DataFrame) -> list[str]:
     """Those of ``kept_apart`` that differ between rows, except hashes and columns covered by the scenario's name."""
-    named = {"TestType", "ClientCount", "ConnectionCount", "KeySize", "ValueSize", "Consistency", "Target"}
-    named |= {"OfferedRate_per_s", "SearchObjective", "ReadSpan", "ReadLimit", "ReadAnswer", *HASHES}
-    known = named if "Scenario" in frame.columns else set()
+    known = {*LOAD, *HASHES} - {"RequestCount", "Scenario"} if "Scenario" in frame.columns else set()
     return [name for name in kept_apart(frame) if name not in known and frame[name].nunique(dropna=False) > 1]
 
 
