@@ -159,10 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
     server_version = "containernet-env"
     sys_version = ""
-
-    def setup(self) -> None:
-        self.request.settimeout(SEND_S)
-        super().setup()
+    timeout = SEND_S
 
     def do_GET(self) -> None:
         self.server.heard(self.request)
