@@ -103,15 +103,6 @@ class Grid:
     outside: int
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """The same reads, linearizable and serializable: two cells."""
-
-    label: str
-    linearizable: int
-    serializable: int
-
-
 class Table:
     """The cells of a page by their keys, whose names are ``names`` and then ``following``."""
 
@@ -324,8 +315,8 @@ class Table:
         """The cells whose reads have a consistency, where there is more than one."""
         return self.has("Consistency") if "Consistency" in self.names else []
 
-    def pairs(self) -> list[Pair]:
-        """The cells that differ in consistency alone."""
+    def pairs(self) -> list[tuple[str, int, int]]:
+        """The cells that differ in consistency alone: label, linearizable and serializable one."""
         rest = [name for name in self.names if name != "Consistency"]
         pairs = []
         for group in self.groups(rest, self.reads()).values():
@@ -333,7 +324,7 @@ class Table:
             if {"l", "s"} <= set(by_value):
                 names = self.distinguishing(rest, self.reads())
                 words = label_of(names, self.key(group[0], names))
-                pairs.append(Pair(words or "reads", by_value["l"], by_value["s"]))
+                pairs.append((words or "reads", by_value["l"], by_value["s"]))
         return pairs
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from containernet_env.report.axes import Axis, Grid, Lines, Pair, Table, XScale
+from containernet_env.report.axes import Axis, Grid, Lines, Table, XScale
 from containernet_env.report.rows import (
     FIGURES,
     FILE,
@@ -358,10 +358,12 @@ def _markers(name: str, order: int, symbol: str, of: Sequence[int], figure: obje
     return {**trace, "at": [*range(len(of) - 1, -1, -1)], "of": of}
 
 
-def _pairs(pairs: Sequence[Pair], points: Points, reads: int) -> Figure:
-    shown, traces = pairs[:_MOST_PAIRS], list[dict[str, Any]]()
-    for order, (name, symbol) in enumerate((("linearizable", "circle"), ("serializable", "diamond-open"))):
-        trace = _markers(name, order, symbol, [getattr(pair, name) for pair in shown], "figure")
+def _pairs(pairs: Sequence[tuple[str, int, int]], points: Points, reads: int) -> Figure:
+    labels, linearizable, serializable = zip(*pairs[:_MOST_PAIRS], strict=True)
+    kinds = (("linearizable", "circle", linearizable), ("serializable", "diamond-open", serializable))
+    traces: list[dict[str, Any]] = []
+    for order, (name, symbol, of) in enumerate(kinds):
+        trace = _markers(name, order, symbol, of, "figure")
         traces += [trace, *_crosses(points, list(zip(trace["at"], trace["of"], strict=True)), trace)]
     traces += _cross_in_legend(traces)
     return Figure(
@@ -378,7 +380,7 @@ def _pairs(pairs: Sequence[Pair], points: Points, reads: int) -> Figure:
             "name": "consistency",
             "columns": ["reads", "consistency", *_OF_POINTS],
             "traces": traces,
-            "layout": _beside([pair.label for pair in shown], "figure"),
+            "layout": _beside(labels, "figure"),
         },
     )
 
