@@ -268,7 +268,7 @@ def test_hosts_are_kept_apart_and_joined_again(net: Any, monkeypatch: pytest.Mon
         net.add_link(link.a, link.b, link.spec)
     monkeypatch.setattr(net.fabric, "partition", lambda groups: [[end.name for end in group] for group in groups])
     monkeypatch.setattr(net.fabric, "heal", lambda: 6)
-    monkeypatch.setattr(live_links, "routed", lambda groups, hosts: [])
+    monkeypatch.setattr(live_links, "forwarded", lambda groups, hosts, links: [])
     assert net.partition([["etcd1"], ["etcd2"]]) == [["abc123e0"], ["abc123e2"]]
     assert net.heal() == 6
 
