@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Callable, Iterator
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,8 +23,10 @@ from containernet_env.cli.terminal import StopSignals
 from containernet_env.config.plan import Plan, PlannedScenario, PlanOptions
 from containernet_env.config.planning import build_plan
 from containernet_env.config.topologies import load_config
+from containernet_env.hosts import netns
 from containernet_env.hosts.container import SyncTimes
 from containernet_env.hosts.counters import Pids
+from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.backends import ProfileKind
 from containernet_env.model.disruption import Disruption
 from containernet_env.model.findings import Capacity
@@ -298,6 +303,103 @@ class FakeNet:
         self.hear = handler
 
     def stop(self) -> None: ...
+
+
+class FakeKernel:
+    """What `tc`, `ip` and `ifconfig` answer, by what interfaces hold; a fixture of that name has it for `netns.run`.
+
+    ``commands`` are the lines of tc's batches, ``ran`` those of all programs. ``refused`` are words of lines that fail,
+    each with the error. A ``deaf`` one holds no qdiscs, a ``homeless`` one no addresses; ``gone`` are processes.
+    """
+
+    def __init__(self) -> None:
+        self.ran, self.commands = list[str](), list[str]()
+        self.refused: dict[str, str] = {}
+        self.deaf = self.homeless = False
+        self.gone: set[int] = set()
+        self.qdiscs: dict[str, dict[str, dict[str, Any]]] = {}  # by interface and parent
+        self.classes: dict[str, str] = {}
+        self.filters: dict[str, int] = {}  # of interfaces that have a clsact
+        self.addresses: dict[str, dict[str, Any]] = {}
+        self.settings: dict[str, int] = {}
+        self.dropped = self.waiting = 0
+
+    def run(self, pid: int, argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        if pid in self.gone:
+            raise ProcessGoneError(f"process {pid} is gone")
+        program, *words = argv
+        lines = [line.split() for line in options["input"].splitlines()] if "-batch" in words else [words]
+        return subprocess.CompletedProcess(argv, 0, "".join([self._carry_out(program, line) for line in lines]), "")
+
+    def _carry_out(self, program: str, words: list[str]) -> str:
+        line = " ".join(words)
+        self.ran.append(f"{program} {line}")
+        if (error := next((self.refused[part] for part in self.refused if part in line), None)) is not None:
+            raise RunError(error)
+        match [program, *(word for word in words if word not in ("-j", "-s"))]:
+            case ["tc", "qdisc", "show", "dev", name]:
+                default = {"kind": "noqueue", "handle": "0:", "root": True}
+                held = list(self.qdiscs.get(name, {}).values()) or [default]
+                if "-j" not in words:
+                    return "".join(f"qdisc {qdisc['kind']} {qdisc['handle']} root\n" for qdisc in held)
+                return json.dumps([qdisc | {"drops": self.dropped, "qlen": self.waiting} for qdisc in held])
+            case ["tc", "class", "show", "dev", name]:
+                return self.classes.get(name, "")
+            case ["tc", what, verb, "dev", name, *rest] if what == "filter" or rest == ["clsact"]:
+                self._filter(f"{what} {verb}", name)
+            case ["tc", "qdisc", "del" | "delete", "dev", name, "root"]:
+                self.qdiscs.pop(name, None)
+                self.classes.pop(name, None)
+            case ["tc", what, _, "dev", name, *rest]:
+                self.commands.append(line)
+                if not self.deaf:
+                    (self._set_class if what == "class" else self._set_qdisc)(name, rest, dict(pairwise(rest)))
+            case ["ip", "link", "set", "dev", _, setting, value] if value.isdigit():
+                self.settings[setting] = int(value)
+            # Containernet's own way, and Mininet's.
+            case ["ip", "address", "add", address, "dev", name] | ["ifconfig", name, address, "up"]:
+                ip, _, length = address.partition("/")
+                self.addresses[name] = {"family": "inet", "local": ip, "prefixlen": int(length)}
+            case ["ip", "address", "show", "dev", name]:
+                held = [] if self.homeless else [self.addresses[name]]
+                return json.dumps([{"flags": ["UP"], "addr_info": held}])
+            case ["ip", "link", "show", "master", switch]:
+                up = {line.split()[1] for line in self.ran if line.startswith("ifconfig ")}
+                return json.dumps([{"ifname": name} for name in sorted(up) if f"{switch}e" in name])
+        return ""
+
+    def _set_class(self, name: str, words: list[str], given: dict[str, str]) -> None:
+        rate = re.sub(r"\.0+(?=\D)", "", given["rate"])
+        overhead = f"overhead {given['overhead']} " if "overhead" in given else ""
+        self.classes[name] = f"class htb {given['classid']} root prio 0 rate {rate} {overhead}ceil {rate} burst 15Kb\n"
+
+    def _set_qdisc(self, name: str, words: list[str], given: dict[str, str]) -> None:
+        options: dict[str, Any] = {"limit": int(given["limit"])} if "limit" in given else {}
+        if "delay" in given:
+            seconds = float(given["delay"].removesuffix("us")) / 1e6
+            options["delay"] = {"delay": seconds, "jitter": 0, "correlation": 0}
+        is_root, handle = words[0] == "root", given["handle"]
+        made = {"kind": given[handle], "handle": handle, "root": is_root, "options": options}
+        self.qdiscs.setdefault(name, {})["root" if is_root else given["parent"]] = made
+
+    def _filter(self, what: str, name: str) -> None:
+        if what == "qdisc add" and name in self.filters:
+            raise RunError("Exclusivity flag on, cannot modify")
+        if what in ("qdisc add", "qdisc replace"):
+            self.filters.setdefault(name, 0)
+        elif name not in self.filters:
+            raise RunError("Error: Cannot find specified qdisc on specified device.")
+        elif what == "qdisc delete":
+            del self.filters[name]
+        else:
+            self.filters[name] = self.filters[name] + 1 if what == "filter add" else 0
+
+
+@pytest.fixture
+def kernel(monkeypatch: Patch) -> FakeKernel:
+    made = FakeKernel()
+    monkeypatch.setattr(netns, "run", made.run)
+    return made
 
 
 class Notes(Silent):

@@ -6,9 +6,6 @@ The kernel is made of its answers to tc, the emulator of those to its requests.
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-from collections.abc import Sequence
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -17,14 +14,15 @@ import pytest
 
 from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
 from containernet_env.containernet.links import wrap
-from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
 from containernet_env.network import factory as factory_module
-from containernet_env.network import kernel as tc
 from containernet_env.network.emulator import EmulatedLink, EmulatorFabric
 from containernet_env.network.factory import LinkFactory, Place
 from containernet_env.network.interface import Interface, SwitchPort
+from tests.unit import fakes
+from tests.unit.fakes import FakeKernel
 
+kernel = fakes.kernel
 MBIT = 10**6
 SYMMETRIC = LinkSpec.symmetric(3_000_000, 100 * MBIT)
 COUNTERS: dict[str, Any] = dict.fromkeys(
@@ -33,49 +31,6 @@ COUNTERS: dict[str, Any] = dict.fromkeys(
 PORT: dict[str, Any] = dict.fromkeys(
     ("received_frames", "received_bytes", "sent_frames", "sent_bytes", "tap_drops", "tap_drops_error"), 0
 ) | {"drops": {}}
-
-
-class Kernel:
-    """HTB with a queue on one interface, as tc sets and prints it; ``refused``: words of a line that it refuses."""
-
-    def __init__(self) -> None:
-        self.commands: list[str] = []
-        self.rate: str | None = None
-        self.queue: tuple[str, int] = ("pfifo", 0)
-        self.dropped = self.waiting = self.segments = self.mtu = 0
-        self.refused = "nothing"
-
-    def run(self, pid: int, argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(argv, 0, self._answer([*argv], options.get("input", "")), "")
-
-    def _answer(self, argv: list[str], batch: str) -> str:
-        match argv:
-            case ["ip", *_]:
-                for name, value in re.findall(r"^link set dev e0 (gso_max_segs|mtu) (\d+)$", batch, re.MULTILINE):
-                    setattr(self, {"gso_max_segs": "segments"}.get(name, name), int(value))
-            case ["tc", "-batch", "-"]:
-                for line in batch.splitlines():
-                    if self.refused in line:
-                        raise RunError(f"tc refuses {line}")
-                    self.commands.append(line)
-                    self._carry_out(line)
-            case ["tc", "qdisc", "delete", "dev", "e0", "root"]:
-                self.rate = None
-            case ["tc", *_, "qdisc", "show", "dev", "e0"] if self.rate is None:
-                return json.dumps([{"kind": "pfifo_fast", "handle": "0:", "root": True, "drops": 0, "qlen": 0}])
-            case ["tc", *_, "qdisc", "show", "dev", "e0"]:
-                htb = {"kind": "htb", "handle": "1:", "root": True, "drops": self.dropped, "qlen": self.waiting}
-                return json.dumps([htb, {"kind": self.queue[0], "options": {"limit": self.queue[1]}}])
-            case ["tc", "class", "show", "dev", "e0"] if self.rate is not None:
-                return f"class htb 1:1 root leaf 20: prio 0 {self.rate} burst 1b cburst 1b \n"
-        return ""
-
-    def _carry_out(self, line: str) -> None:
-        if match := re.search(r"htb rate (\d+)bit ceil (\d+)bit.*?(?: overhead (\d+))?$", line):
-            overhead = f"overhead {match[3]} " if match[3] else ""
-            self.rate = f"rate {match[1]}bit {overhead}ceil {match[2]}bit"
-        if match := re.search(r"(pfifo|bfifo) limit (\d+)", line):
-            self.queue = (match[1], int(match[2]))
 
 
 class Emulator:
@@ -133,13 +88,6 @@ class Emulator:
         return found | {"stamps": "kernel", "unmatched": 0, "lateness": {}, "partition": None}
 
 
-@pytest.fixture
-def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
-    kernel = Kernel()
-    monkeypatch.setattr(tc.netns, "run", kernel.run)
-    return kernel
-
-
 def new_link(spec: LinkSpec = SYMMETRIC) -> tuple[EmulatedLink, Emulator]:
     emulator: Any = Emulator()
     return EmulatedLink(emulator, "d1-s1", (Interface(1, "e0", "02::1", "d1"), SwitchPort("e1", "s1")), spec), emulator
@@ -152,14 +100,14 @@ def link_of(spec: LinkSpec = SYMMETRIC) -> tuple[EmulatedLink, Emulator]:
     return link, emulator
 
 
-def test_an_mtu_is_that_of_the_hosts_port_too_and_stays(kernel: Kernel) -> None:
+def test_an_mtu_is_that_of_the_hosts_port_too_and_stays(kernel: FakeKernel) -> None:
     """`ifconfig("mtu 9000")` was accepted, and frames above 1518 bytes vanished."""
     link, emulator = link_of()
     nodes = [SimpleNamespace(name=name, nameToIntf={}, addIntf=lambda *_, **__: None) for name in ("d1", "s1")]
     wrapped = wrap(link, nodes, (Place("d1", 1), Place("s1", 2, 1)), lambda *_: None)
     wrapped.intf1.ifconfig("mtu 9000")
     wrapped.intf2.ifconfig("mtu", 9000)  # what scripts do to the ports of switches
-    assert (kernel.mtu, emulator.requests[-1]) == (9000, ("set_port", {"name": "d1", "mtu": 9000}))
+    assert (kernel.settings["mtu"], emulator.requests[-1]) == (9000, ("set_port", {"name": "d1", "mtu": 9000}))
     for size in ("9", "65522", "9k", "-1"):
         for intf in (wrapped.intf1, wrapped.intf2):
             with pytest.raises(UsageError, match=f"mtu '{size}'; allowed: 68 to 65521 bytes"):
@@ -172,7 +120,7 @@ def test_an_mtu_is_that_of_the_hosts_port_too_and_stays(kernel: Kernel) -> None:
 # --- what is held back at the host ------------------------------------------------------------------------------------
 
 
-def test_what_a_host_sends_waits_at_the_host_and_a_change_reaches_it(kernel: Kernel) -> None:
+def test_what_a_host_sends_waits_at_the_host_and_a_change_reaches_it(kernel: FakeKernel) -> None:
     direction = DirectionSpec(3_000_000, 10**8, default_queue_frames=2000, overhead_bytes=24)
     link, _ = link_of(LinkSpec(direction, direction))
     htb, rate, queue = kernel.commands
@@ -192,7 +140,7 @@ def test_what_a_host_sends_waits_at_the_host_and_a_change_reaches_it(kernel: Ker
     assert kernel.commands[-1].endswith("bfifo limit 9000")
 
 
-def test_a_direction_is_read_back_as_the_emulator_holds_it(kernel: Kernel) -> None:
+def test_a_direction_is_read_back_as_the_emulator_holds_it(kernel: FakeKernel) -> None:
     bursts = DirectionSpec(10**6, jitter=Jitter("uniform", 1000), loss=GilbertElliottLoss(0.1, 0.2, 0.0, 0.9), seed=1)
     queued = DirectionSpec(0, MBIT, None, 9000, loss=IndependentLoss(0.1), seed=2, overhead_bytes=24)
     link, emulator = link_of(LinkSpec(bursts, queued))
@@ -214,7 +162,7 @@ def test_a_direction_is_read_back_as_the_emulator_holds_it(kernel: Kernel) -> No
         assert [sent[side].get("seed") for side in ("a_to_b", "b_to_a")] == seeds, changes
 
 
-def test_a_packet_of_several_segments_takes_a_tenth_of_a_millisecond_at_most(kernel: Kernel) -> None:
+def test_a_packet_of_several_segments_takes_a_tenth_of_a_millisecond_at_most(kernel: FakeKernel) -> None:
     """At 10 Mbit/s an echo waited 70 ms behind packets of 64 KiB.
 
     Where segments pass together, HTB would count an overhead once for all of them: it is taken off the rate. As one
@@ -224,13 +172,13 @@ def test_a_packet_of_several_segments_takes_a_tenth_of_a_millisecond_at_most(ker
     for (mbps, overhead), segments in at_once.items():
         link_of(LinkSpec(DirectionSpec(0, mbps * MBIT, overhead_bytes=overhead)))
         together, line = overhead and segments > 1, kernel.commands[-2]
-        assert kernel.segments == segments, (mbps, overhead)
+        assert kernel.settings["gso_max_segs"] == segments, (mbps, overhead)
         assert f" rate {mbps * MBIT * 1514 // 1538 if together else mbps * MBIT}bit " in line
         assert ("overhead 24" in line) == (overhead == 24 and not together), line
-        kernel.rate = None
+        kernel.qdiscs.clear()
 
 
-def test_a_host_holds_nothing_back_where_nothing_waits_or_the_network_queues(kernel: Kernel) -> None:
+def test_a_host_holds_nothing_back_where_nothing_waits_or_the_network_queues(kernel: FakeKernel) -> None:
     behind = DirectionSpec(0, MBIT, uplink="network")
     both = DirectionSpec(0, 10**8, queue_frames=5, queue_bytes=5000)
     for direction, uplink in ((DirectionSpec(3_000_000), None), (both, "network"), (behind, "network")):
@@ -240,57 +188,47 @@ def test_a_host_holds_nothing_back_where_nothing_waits_or_the_network_queues(ker
     assert kernel.commands == []
 
 
-def test_frames_that_wait_are_released_and_not_lost(kernel: Kernel) -> None:
+def test_frames_that_wait_are_released_and_not_lost(kernel: FakeKernel) -> None:
     for change in ({"rate_bps": None}, {"uplink": "network"}):
         link, _ = link_of()
         kernel.commands.clear()
         link.change_directions({"a_to_b": change})
         assert [line.split()[1] for line in kernel.commands] == ["change"] * len(kernel.commands)
-        assert kernel.rate == "rate 1000000000000bit ceil 1000000000000bit"
+        assert "rate 1000000000000bit ceil 1000000000000bit" in kernel.classes["e0"]
         assert link.read_back().a_to_b.uplink in (None, "network")
         link.change_directions({"a_to_b": {"rate_bps": 50 * MBIT, "uplink": None}})
-        assert kernel.rate == "rate 50000000bit ceil 50000000bit"
+        assert "rate 50000000bit ceil 50000000bit" in kernel.classes["e0"]
 
 
-def test_what_the_host_refuses_leaves_the_link_as_it_was(kernel: Kernel) -> None:
+def test_what_the_host_refuses_leaves_the_link_as_it_was(kernel: FakeKernel) -> None:
     link, emulator = link_of()
-    kernel.refused = "htb rate 10000000bit"
+    kernel.refused = {"htb rate 10000000bit": "tc refuses"}
     before = dict(emulator.links["d1-s1"]["a_to_b"])
     with pytest.raises(RunError, match="tc refuses"):
         link.change_directions({"a_to_b": {"rate_bps": 10 * MBIT, "delay_ns": 5}})
     assert [op for op, _ in emulator.requests if op != "read_link"] == ["add_port", "add_link", "set_link", "set_link"]
     assert emulator.links["d1-s1"]["a_to_b"] == before
-    assert (link.spec, kernel.rate) == (SYMMETRIC, "rate 100000000bit ceil 100000000bit")
-    kernel.refused = "nothing"
+    assert link.spec == SYMMETRIC and "rate 100000000bit ceil 100000000bit" in kernel.classes["e0"]
+    kernel.refused.clear()
     link.change_directions({"a_to_b": {"rate_bps": 10 * MBIT}})
-    assert kernel.rate == "rate 10000000bit ceil 10000000bit"
+    assert "rate 10000000bit ceil 10000000bit" in kernel.classes["e0"]
 
 
-def test_a_host_that_holds_something_else_is_an_error_but_not_one_that_has_ended(
-    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unknown(line: str) -> None:
-        raise RunError("'tc -batch -' failed with status 1: Error: Specified qdisc kind is unknown.")
-
+def test_a_host_that_holds_something_else_is_an_error_but_not_one_that_has_ended(kernel: FakeKernel) -> None:
     link, emulator = link_of()
-    with monkeypatch.context() as patch:
-        patch.setattr(kernel, "_carry_out", lambda line: None)
-        kernel.rate = None
-        with pytest.raises(RunError, match="link at d1, a to b: configured"):
-            link_of()
-        patch.setattr(kernel, "_carry_out", unknown)
-        with pytest.raises(MissingRequirementError, match=r'no HTB(.|\n)*"uplink": "network"'):
-            link_of()
-    monkeypatch.setattr(tc.netns, "run", gone)
+    kernel.deaf = True
+    kernel.qdiscs.clear()
+    with pytest.raises(RunError, match="link at d1, a to b: configured"):
+        link_of()
+    kernel.refused["htb"] = "'tc -batch -' failed with status 1: Error: Specified qdisc kind is unknown."
+    with pytest.raises(MissingRequirementError, match=r'no HTB(.|\n)*"uplink": "network"'):
+        link_of()
+    kernel.gone.add(1)
     link.change_directions({"a_to_b": {"rate_bps": 10 * MBIT}})
     assert emulator.links["d1-s1"]["a_to_b"]["rate_bps"] == 10 * MBIT
 
 
-def gone(*words: Any, **options: Any) -> None:
-    raise ProcessGoneError("process 1 is gone")
-
-
-def test_what_the_hosts_queue_drops_is_lost_by_the_links(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_hosts_queue_drops_is_lost_by_the_links(kernel: FakeKernel) -> None:
     link, emulator = link_of()
     held: Any = emulator
     fabric = EmulatorFabric(lambda: held)
@@ -301,7 +239,7 @@ def test_what_the_hosts_queue_drops_is_lost_by_the_links(kernel: Kernel, monkeyp
     assert (there["offered"], there["drops"]["queue"], there["frames"], back["offered"]) == (27, 12, 15, 20)
     kernel.dropped = 9
     assert link.statistics()["a_to_b"]["drops"]["queue"] == 7
-    monkeypatch.setattr(tc.netns, "run", gone)
+    kernel.gone.add(1)
     assert fabric.statistics([link], reset=False, buckets=False)["ports"]["d1"]["host_queue"] is None
 
 
@@ -328,7 +266,7 @@ def test_a_making_that_is_cut_short_leaves_nothing_and_raises_nothing_else(error
 
 
 def test_a_link_that_was_removed_or_failed_gives_its_name_and_addresses_back(
-    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+    kernel: FakeKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`addLink(addr1=...)` after `removeLink`: "the Ethernet address is in use already"; the name became d1-d2-2."""
     held: Any = Emulator()

@@ -6,7 +6,6 @@ What Linux 6.1 prints of each kind of spec is in tests/recorded; the changes of 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +18,7 @@ from containernet_env.network import kernel
 from containernet_env.network.interface import Interface
 from containernet_env.network.link import check_held
 from tests.recorded import specs
+from tests.unit.fakes import FakeKernel
 
 MS = 10**6
 FREE = DirectionSpec()
@@ -175,46 +175,20 @@ def test_every_value_that_is_not_held_is_an_error_that_names_link_and_direction(
 # --- partitions, on interfaces that go and come again -----------------------------------------------------------------
 
 
-class Filters:
-    """The interfaces that have a clsact, as ``(pid, name)``, each with the number of its filters."""
-
-    def __init__(self) -> None:
-        self.filters: dict[tuple[int, str], int] = {}
-
-    def run(self, pid: int, _argv: Sequence[str], **given: str) -> None:
-        for line in given["input"].splitlines():
-            what, does, _, name, *_ = line.split()
-            if pid == 0:
-                raise netns.ProcessGoneError("the process has ended")
-            match what, does:
-                case "qdisc", "add" if (pid, name) in self.filters:
-                    raise RunError("Exclusivity flag on, cannot modify")
-                case "qdisc", "add" | "replace":
-                    self.filters.setdefault((pid, name), 0)
-                case _ if (pid, name) not in self.filters:
-                    raise RunError("Error: Cannot find specified qdisc on specified device.")
-                case "qdisc", "delete":
-                    del self.filters[pid, name]
-                case "filter", "delete":
-                    self.filters[pid, name] = 0
-                case "filter", "add":
-                    self.filters[pid, name] += 1
-
-
 def test_a_partition_is_made_again_on_interfaces_that_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """`restart h1` during a partition failed: the new interface had no clsact that could be deleted."""
-    held: Any = Filters()
+    held = FakeKernel()
     monkeypatch.setattr(netns, "run", held.run)
     h1, h2, h3 = (Interface(n, f"e{n}", f"02:00:00:00:00:0{n}") for n in (1, 2, 3))
     fabric = kernel.KernelFabric()
     fabric.partition([[h1], [h2, h3]])
-    parted = {(1, "e1"): 2, (2, "e2"): 1, (3, "e3"): 1}
+    parted = {"e1": 2, "e2": 1, "e3": 1}
     assert held.filters == parted
-    del held.filters[1, "e1"]
+    del held.filters["e1"]
     fabric.partition([[h1], [h2, h3]])
     assert held.filters == parted
-    h2.pid = 0  # it has ended
+    held.gone.add(2)
     fabric.partition([[h1], [h2, h3]])
-    del held.filters[1, "e1"]
+    del held.filters["e1"]
     fabric.heal()
-    assert held.filters == {(2, "e2"): 1}
+    assert held.filters == {"e2": 1}
