@@ -36,6 +36,7 @@ from containernet_env.network.gate_plan import EMULATOR_PACE, plan_gate
 from containernet_env.stores.cluster import GATE
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop
+from tests.unit.fakes import NO_TIMES, FakeEmulator
 
 ELECTION_S = 1.0
 """After so long without its leader a cluster has another one, as with etcd's default timeouts."""
@@ -199,13 +200,6 @@ class _Lines:
 
 # --- the link emulator -------------------------------------------------------------------------------------------
 
-_NO_TIMES = {"count": 0, "p50_ns": 0, "p99_ns": 0, "max_ns": 0, "early_max_ns": 0, "too_early": 0}
-_DROPS = dict.fromkeys(("buffers", "cut", "device", "down", "error", "loss", "oversize", "partition", "queue"), 0)
-_IDLE = {
-    "offered": 0, "unmatched": 0, "frames": 0, "bytes": 0, "in_flight": 0, "queue_high_water": 0,
-    "queue_high_water_bytes": 0, "drops": _DROPS, "wire_delay": {"count": 0, "mean_ns": 0, "deviation_ns": 0},
-    "lateness": _NO_TIMES,
-}  # fmt: skip
 _HELLO = {
     "version": "simulated", "realtime": True, "realtime_reason": "", "kept_awake": True, "kept_awake_reason": "",
     "stamps": "kernel", "stamps_reason": "", "core": None, "latencies": {"timer_ns": 21_000, "wake_ns": 0},
@@ -258,14 +252,13 @@ class Connection:
         pass
 
 
-class Emulator:
+class Emulator(FakeEmulator):
     """The link emulator: its TAPs and links are there as long as its process."""
 
     def __init__(self, machine: Machine, process: Process, connection: Connection) -> None:
+        super().__init__()
         self.machine, self.process, self.connection = machine, process, connection
         connection.emulator = self
-        self.ports: dict[str, Process] = {}
-        self.links: dict[str, dict[str, Any]] = {}
         self._counted_s = machine.now_s
         self._waiting: deque[bytes] = deque()
         process.at_end.append(self._ended)
@@ -286,58 +279,33 @@ class Emulator:
         while self.process.runs and self._waiting:
             request = json.loads(self._waiting.popleft())
             try:
-                result, problem = self._carry_out(request), None
-            except KeyError as error:
-                result, problem = None, f"there is no {error}"
+                result, problem = self._carry_out(**request), None
+            except RunError as error:
+                result, problem = None, str(error)
             at_ns = self.machine.world.now_ns
             reply = {"id": request["id"], "ok": problem is None, "at_ns": at_ns, "result": result, "error": problem}
             self.connection.incoming.append(json.dumps(reply).encode())
 
     def host_ended(self, process: Process) -> None:
-        for name in [name for name, held in self.ports.items() if held is process]:
+        for name in [name for name, held in self.ports.items() if held["pid"] == process.pid]:
             del self.ports[name]
             if self.process.alive:
                 event = {"event": "port_down", "port": name, "reason": "", "at_ns": self.machine.world.now_ns}
                 self.connection.incoming.append(json.dumps(event).encode())
 
-    def _carry_out(self, request: dict[str, Any]) -> Any:
-        """What it answers to a request. Raises KeyError for what is not there."""
-        name = request.get("name", "")
-        match request["op"]:
-            case "hello":
-                return _HELLO | {"pid": self.process.pid}
-            case "add_port":
-                process = self.machine.processes[request["pid"]]
-                if not process.alive:
-                    raise KeyError("such process")
-                self.ports[name] = process
-            case "add_link":
-                self.links[name] = {side: request[side] for side in ("a_to_b", "b_to_a")}
-            case "remove_port":
-                del self.ports[name]
-            case "remove_link":
-                del self.links[name]
-            case "read_link":
-                return self._link(name)
-            case "stats":
-                return self._statistics(bool(request.get("reset")))
-            case other:
-                assert other in ("add_switch", "remove_switch"), other
-        return None
-
-    def _link(self, name: str) -> dict[str, Any]:
-        held = self.links[name]
-        return {"up": True, "admin_up": True, "stamps": "kernel", **{side: _IDLE | held[side] for side in held}}
-
-    def _statistics(self, reset: bool) -> dict[str, Any]:
-        pause_ns = round(self.process.paused_since(self._counted_s) * 1e9)
-        if reset:
-            self._counted_s = self.machine.now_s
-        times = _NO_TIMES | {"count": 1000, "p50_ns": 5_000, "p99_ns": 20_000, "max_ns": max(90_000, pause_ns)}
-        return {
-            "links": {name: self._link(name) for name in self.links}, "ports": {}, "switches": {}, "partition": None,
-            "stamps": "kernel", "unmatched": 0, "lateness": times, "latencies": _HELLO["latencies"],
-        }  # fmt: skip
+    def _carry_out(self, id: int, op: str, **fields: Any) -> Any:  # noqa: A002
+        if op == "hello":
+            return _HELLO | {"pid": self.process.pid}
+        if op == "add_port" and not self.machine.processes[fields["pid"]].alive:
+            raise RunError("there is no such process")
+        result = self.carry_out(op, **fields)
+        if op == "stats":
+            pause_ns = round(self.process.paused_since(self._counted_s) * 1e9)
+            if fields.get("reset"):
+                self._counted_s = self.machine.now_s
+            times = {"count": 1000, "p50_ns": 5_000, "p99_ns": 20_000, "max_ns": max(90_000, pause_ns)}
+            result |= {"lateness": NO_TIMES | times, "latencies": _HELLO["latencies"]}
+        return result
 
 
 # --- members and the load ----------------------------------------------------------------------------------------

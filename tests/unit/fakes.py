@@ -305,6 +305,55 @@ class FakeNet:
     def stop(self) -> None: ...
 
 
+NO_TIMES = {"count": 0, "p50_ns": 0, "p99_ns": 0, "max_ns": 0, "early_max_ns": 0, "too_early": 0}
+NO_DROPS = dict.fromkeys(("buffers", "cut", "device", "down", "error", "loss", "oversize", "partition", "queue"), 0)
+COUNTED = ("offered", "unmatched", "frames", "bytes", "in_flight", "queue_high_water", "queue_high_water_bytes")
+IDLE: dict[str, Any] = dict.fromkeys(COUNTED, 0) | {
+    "drops": NO_DROPS,
+    "wire_delay": {"count": 0, "mean_ns": 0, "deviation_ns": 0},
+    "lateness": NO_TIMES,
+}
+
+
+class FakeEmulator:
+    """The ports and links that a link emulator holds by name; each direction of a link has ``counted`` what it did."""
+
+    counted = IDLE
+
+    def __init__(self) -> None:
+        self.ports: dict[str, dict[str, Any]] = {}
+        self.links: dict[str, dict[str, Any]] = {}
+
+    def carry_out(self, op: str, name: str = "", **fields: Any) -> Any:
+        """The result of a request. Raises ``RunError`` where the emulator refuses it."""
+        held = self.ports if op.endswith("port") else self.links
+        if op in ("set_port", "remove_port", "set_link", "read_link", "remove_link") and name not in held:
+            raise RunError(f"there is no {op.partition('_')[2]} {name!r}")
+        match op:
+            case "add_port":
+                self.ports[name] = fields
+            case "add_link":
+                sides = {side: self.counted | fields[side] for side in ("a_to_b", "b_to_a")}
+                ends = [fields[end].get("port") for end in "ab"]
+                self.links[name] = {"up": True, "admin_up": True, "stamps": "kernel", "ports": ends, **sides}
+            case "set_link":
+                for side, values in fields.items():
+                    self.links[name][side] |= values
+            case "read_link":
+                return json.loads(json.dumps(self.links[name]))
+            case "remove_port" if any(name in link["ports"] for link in self.links.values()):
+                raise RunError("remove the link first")
+            case "remove_port" | "remove_link":
+                del held[name]
+            case "stats":
+                found = {"links": {name: self.carry_out("read_link", name) for name in self.links}, "ports": {}}
+                of_all = {"switches": {}, "partition": None, "stamps": "kernel", "unmatched": 0, "lateness": NO_TIMES}
+                return found | of_all
+            case other:
+                assert other in ("set_port", "add_switch", "remove_switch"), other
+        return None
+
+
 class FakeKernel:
     """What `tc`, `ip` and `ifconfig` answer, by what interfaces hold; a fixture of that name has it for `netns.run`.
 

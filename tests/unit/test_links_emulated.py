@@ -5,7 +5,6 @@ The kernel is made of its answers to tc, the emulator of those to its requests.
 
 from __future__ import annotations
 
-import json
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -20,72 +19,39 @@ from containernet_env.network.emulator import EmulatedLink, EmulatorFabric
 from containernet_env.network.factory import LinkFactory, Place
 from containernet_env.network.interface import Interface, SwitchPort
 from tests.unit import fakes
-from tests.unit.fakes import FakeKernel
+from tests.unit.fakes import IDLE, FakeEmulator, FakeKernel
 
 kernel = fakes.kernel
 MBIT = 10**6
 SYMMETRIC = LinkSpec.symmetric(3_000_000, 100 * MBIT)
-COUNTERS: dict[str, Any] = dict.fromkeys(
-    ("bytes", "unmatched", "in_flight", "queue_high_water", "queue_high_water_bytes", "wire_delay", "lateness"), 0
-) | {"drops": {"queue": 5}, "offered": 20, "frames": 15}
 PORT: dict[str, Any] = dict.fromkeys(
     ("received_frames", "received_bytes", "sent_frames", "sent_bytes", "tap_drops", "tap_drops_error"), 0
 ) | {"drops": {}}
 
 
-class Emulator:
-    """Ports and links by name, refused as the emulator does; ``fail`` raises before or after a request is done."""
+class Emulator(FakeEmulator):
+    """With ``requests`` that are kept; ``fail`` raises before or after a request is done."""
 
     pid, hello = 7, {"version": "x"}
+    counted = IDLE | {"drops": {"queue": 5}, "offered": 20, "frames": 15}
 
     def __init__(self) -> None:
-        self.ports: set[str] = set()
-        self.links: dict[str, dict[str, Any]] = {}
+        super().__init__()
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.fail: tuple[str, bool, BaseException] | None = None
 
     def request(self, op: str, **fields: Any) -> Any:
         self._strike(op, done=False)
         self.requests.append((op, fields))
-        result = getattr(self, f"_{op}")(**fields)
+        result = self.carry_out(op, **fields)
+        if op == "stats":
+            result["ports"] = {"d1": PORT}
         self._strike(op, done=True)
         return SimpleNamespace(at_ns=1, result=result)
 
     def _strike(self, op: str, done: bool) -> None:
         if self.fail is not None and self.fail[:2] == (op, done):
             raise self.fail[2]
-
-    def _add_port(self, name: str, **fields: Any) -> None:
-        self.ports.add(name)
-
-    def _set_port(self, name: str, mtu: int) -> None:
-        if name not in self.ports:
-            raise RunError("there is no such port")
-
-    def _add_link(self, name: str, a: Any, b: Any, **sides: Any) -> None:
-        self.links[name] = {"up": True, "port": a["port"], **{side: sides[side] | COUNTERS for side in sides}}
-
-    def _set_link(self, name: str, **sides: Any) -> None:
-        for side, values in sides.items():
-            self.links[name][side] |= values
-
-    def _read_link(self, name: str) -> Any:
-        return json.loads(json.dumps(self.links[name]))
-
-    def _remove_link(self, name: str) -> None:
-        if self.links.pop(name, None) is None:
-            raise RunError("there is no such link")
-
-    def _remove_port(self, name: str) -> None:
-        if any(name == link["port"] for link in self.links.values()):
-            raise RunError("remove the link first")
-        if name not in self.ports:
-            raise RunError("there is no such port")
-        self.ports.discard(name)
-
-    def _stats(self, **options: Any) -> Any:
-        found = {"links": {name: self._read_link(name) for name in self.links}, "ports": {"d1": PORT}, "switches": {}}
-        return found | {"stamps": "kernel", "unmatched": 0, "lateness": {}, "partition": None}
 
 
 def new_link(spec: LinkSpec = SYMMETRIC) -> tuple[EmulatedLink, Emulator]:
@@ -256,7 +222,7 @@ def test_a_making_that_is_cut_short_leaves_nothing_and_raises_nothing_else(error
             link.make()
             link.apply(link.spec)
         link.clear()
-        assert (emulator.ports, emulator.links) == (set(), {}), (op, done)
+        assert (emulator.ports, emulator.links) == ({}, {}), (op, done)
     # What the emulator has and does not take back is reported.
     link, emulator = new_link()
     link.make()
