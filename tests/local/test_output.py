@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -107,18 +106,6 @@ def test_work_goes_on_on_a_full_disk() -> None:
         told = process.stderr.readline()  # its input ends after that
         assert told == b"standard output ended: No space left on device; the run goes on without it\n"
         assert end(process) == (7, "", "") and end(work(WORK, stdout=full, stderr=full))[0] == 7
-
-
-def test_work_goes_on_on_a_terminal_that_is_gone() -> None:
-    """The master's side is closed (a terminal window, ssh): every write gives EIO."""
-    master, slave = pty.openpty()
-    process = work(WORK, stdout=slave, stderr=slave)
-    os.close(slave)
-    said = b""
-    while b"line 0" not in said:
-        said += os.read(master, 100)
-    os.close(master)
-    assert end(process)[0] == 7
 
 
 def test_a_terminal_that_is_stopped_holds_no_work_up_and_loses_nothing(tmp_path: Path) -> None:

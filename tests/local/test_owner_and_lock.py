@@ -70,14 +70,10 @@ def test_the_lock_goes_with_a_killed_process(tmp_path: Path) -> None:
         pass
 
 
-def test_a_lock_that_cannot_be_written_is_no_traceback(tmp_path: Path) -> None:
-    """A full /run: OSError from writing the process id, which is only for a message."""
+def test_a_lock_that_cannot_be_written_is_no_traceback_nor_one_that_cannot_be_made(tmp_path: Path) -> None:
+    """A full /run: OSError from writing the process id, which is only for a message; and a read-only one, or none."""
     with file_limit(0), RunLock(tmp_path / "lock"), pytest.raises(RunError, match="another run is on"):
         RunLock(tmp_path / "lock").__enter__()
-
-
-def test_a_lock_that_cannot_be_made_is_reported_with_a_remedy(tmp_path: Path) -> None:
-    """A read-only /run, or none: a traceback."""
     with pytest.raises(RunError, match=r"cannot be locked.*\n  "):
         RunLock(tmp_path / "missing" / "lock").__enter__()
 

@@ -38,6 +38,7 @@ from tests.deadline import HANG_S, eventually
 
 IMAGES = Images("containernet-env/etcd:1", "containernet-env/benchmark:1")
 SLEEP = ["sh", "-c", "echo started; sleep 60 & sleep 60"]
+STUBBORN = ["sh", "-c", "trap '' INT TERM; echo started; while :; do sleep 1; done"]
 
 
 def steps_on(output: io.StringIO, tmp_path: Path, stop: Stop | None = None) -> Steps:
@@ -83,12 +84,13 @@ def test_a_step_has_a_log_and_its_error_names_it(tmp_path: Path) -> None:
     assert caught.value.log == tmp_path / "logs" / "etcd.log"
 
 
-def test_the_first_error_ends_what_runs_beside_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [SLEEP, STUBBORN], ids=["sleeps", "ignores signals"])
+def test_the_first_error_ends_what_runs_beside_it(tmp_path: Path, command: list[str]) -> None:
     steps = steps_on(io.StringIO(), tmp_path)
     log = tmp_path / "slow.log"
 
     def slow() -> None:
-        steps.commands.run(SLEEP, log, timeout_s=60)
+        steps.commands.run(command, log, timeout_s=60, ending=Ending(grace_s=0.2))
 
     def failing() -> None:
         wait_for(log, "started\n")
@@ -123,24 +125,6 @@ def test_a_signal_ends_every_command_with_its_children(tmp_path: Path, signum: s
     striker.join()
     assert caught.value.signum == signum
     assert all(map(none_left, logs))
-
-
-def test_a_command_that_ignores_the_signal_is_killed_after_its_grace(tmp_path: Path) -> None:
-    commands = Commands()
-    log = tmp_path / "log"
-    stubborn = ["sh", "-c", "trap '' INT TERM; echo started; while :; do sleep 1; done"]
-
-    def work() -> None:
-        with pytest.raises(Stopped):
-            commands.run(stubborn, log, timeout_s=60, ending=Ending(grace_s=0.2))
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    wait_for(log, "started\n")
-    commands.stop()
-    worker.join(HANG_S)
-    assert not worker.is_alive()
-    assert none_left(log)
 
 
 def test_a_command_has_a_time_limit_and_may_not_be_there(tmp_path: Path) -> None:
