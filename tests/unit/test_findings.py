@@ -388,6 +388,8 @@ def test_a_leader_of_many_needs_a_majority_only() -> None:
         (delay("2", 0, 100 * MS), 1001, False),
         (delay("2", 0, 250 * MS), 9000, True),  # an answer over two such links takes the election timeout
         (delay("2", 0, 249 * MS), 9000, False),
+        *((loss("2", 0, ratio), 9000, ratio > 0) for ratio in (0.0, 0.1)),
+        (rate("2", 0, 100_000_000), 9000, False),
         (partition("2", 199), 9000, True),
         (partition("2", 200), 9000, False),  # they failed before
     ],
