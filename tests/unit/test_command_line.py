@@ -24,8 +24,6 @@ from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError, UsageError
 from containernet_env.containernet import live_links
 from containernet_env.containernet import shell as command_line
-from containernet_env.containernet import shell as crashes_module
-from containernet_env.containernet import shell as tools
 from containernet_env.containernet.docker import Docker
 from containernet_env.containernet.live_links import LiveLinks
 from containernet_env.containernet.network import Containernet, reconnect
@@ -33,8 +31,7 @@ from containernet_env.containernet.shell import CHANGES, CommandLine, run_comman
 from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
 from containernet_env.model.usage import Leadership
-from containernet_env.network import measure as echo
-from containernet_env.network import measure as throughput
+from containernet_env.network import measure as measuring
 from containernet_env.network.factory import LinkFactory, Place
 from containernet_env.network.interface import Interface
 from containernet_env.network.measure import Throughput
@@ -203,7 +200,7 @@ def test_iperf_is_measured_from_outside(monkeypatch: pytest.MonkeyPatch) -> None
     """It hung for UDP without iperf in the image, and for TCP with Debian 12's iperf."""
     net = Measured()
     measure = mock.Mock(return_value=Throughput(59_312_500, 5.0, "cubic"))
-    monkeypatch.setattr(throughput, "measure", measure)
+    monkeypatch.setattr(measuring, "measure", measure)
     assert net.iperf() == ["94.9 Mbits/sec"] * 2
     assert net.iperf(net.hosts[:2], "TCP", None, "K", 2, 7) == ["11584 KBytes/sec"] * 2
     assert [call.args for call in measure.call_args_list] == [(1, 3, "10.0.0.3", 5, 5001), (1, 2, "10.0.0.2", 2, 7)]
@@ -225,24 +222,24 @@ def test_every_measurement_of_mininets_that_reads_programs_in_hosts_is_our_own()
 
 
 def test_an_echo_is_answered_by_its_own_reply() -> None:
-    request = echo._request()
-    assert echo.checksum(request) == 0
+    request = measuring._request()
+    assert measuring.checksum(request) == 0
     header = b"\x46" + bytes(23)  # with an option
 
     def packet(kind: int, message: bytes) -> bytes:
         return header + bytes([kind]) + message[1:]
 
-    assert echo._answers(packet(0, request), request)
-    assert not echo._answers(packet(8, request), request)  # the request itself, on loopback
-    assert not echo._answers(packet(0, echo._request()), request)
-    assert not echo._answers(header, request)
+    assert measuring._answers(packet(0, request), request)
+    assert not measuring._answers(packet(8, request), request)  # the request itself, on loopback
+    assert not measuring._answers(packet(0, measuring._request()), request)
+    assert not measuring._answers(header, request)
 
 
 def test_iperf_says_what_one_flow_carried(
     net: FakeNet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measure = mock.Mock(return_value=Throughput(59_312_500, 5.0, "cubic"))
-    monkeypatch.setattr(throughput, "measure", measure)
+    monkeypatch.setattr(measuring, "measure", measure)
     for line in ("iperf etcd1 etcd2", "iperf", "iperf 2", "iperf etcd2 etcd1 0.5"):
         assert run_command(net, line) == 0
     whole = (11, 12, "10.0.0.2")
@@ -253,9 +250,6 @@ def test_iperf_says_what_one_flow_carried(
     for line in ("nosuch", "delay etcd1", "iperf etcd1 etcd1", "iperf etcd1 etcd2 0"):
         with pytest.raises(UsageError):
             run_command(net, line)
-    measure.side_effect = RunError("no TCP connection to 10.0.0.2")
-    with pytest.raises(RunError, match="no TCP connection"):
-        run_command(net, "iperf etcd1 etcd2")
 
 
 DIRECTIONS = (
@@ -273,7 +267,7 @@ DIRECTIONS = (
 def test_directions_and_links_are_shown_as_the_system_holds_them(
     net: FakeNet, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
 ) -> None:
-    assert [tools.describe(direction) for direction in DIRECTIONS] == snapshot
+    assert [command_line.describe(direction) for direction in DIRECTIONS] == snapshot
     both, other = DirectionSpec(3 * MS), DirectionSpec(10 * MS)
 
     def link(name: str, up: bool, spec: LinkSpec, mtu: int = 1500, lost: int = 0, **alias: str) -> Any:
@@ -404,8 +398,7 @@ def test_what_a_line_calls_and_prints_and_what_makes_no_sense_and_does_nothing(s
 class Routed(LiveLinks):
     """a and b in one network, c and d in others: a and c each have a router, which reach each other.
 
-    e and f share a network, and f has another one besides, which e reaches through r1. g and h share theirs, in which
-    the bridge in m joins them.
+    e and f share a network, and f has another one besides, which e reaches through r1.
     """
 
     NODES: ClassVar = {
@@ -415,9 +408,6 @@ class Routed(LiveLinks):
         "d": (["10.0.4.2"], None),
         "e": (["10.0.1.4", "10.0.5.4"], "10.0.1.1"),
         "f": (["10.0.5.5", "10.0.3.3"], None),
-        "g": (["10.0.6.7"], None),
-        "h": (["10.0.6.8"], None),
-        "m": ([], None),
         "r1": (["10.0.1.1", "10.0.2.1"], "10.0.2.2"),
         "r2": (["10.0.3.1", "10.0.2.2"], "10.0.2.1"),
     }
@@ -429,9 +419,7 @@ class Routed(LiveLinks):
             addresses = self.NODES[host.name][0]
             host.intfs = {n: SimpleNamespace(ip=address, prefixLen=24) for n, address in enumerate(addresses)}
         self.nameToNode = {host.name: host for host in self.hosts}
-        ends = [{name: mock.Mock(node=self.nameToNode[name]) for name in pair} for pair in ("gm", "mh")]
-        self.links = [mock.Mock(intf1=one, intf2=other) for one, other in (pair.values() for pair in ends)]
-        self.changing = nullcontext()
+        self.links, self.changing = [], nullcontext()
         self.fabric = mock.Mock(**{"partition.return_value": 5, "heal.return_value": 6})
 
     def addresses(self, pid: int) -> list[IPv4Interface]:
@@ -460,8 +448,6 @@ class Routed(LiveLinks):
         ("a|d", None),  # its container has ended
         ("e|f", "e reaches f through r1"),
         ("f|e", "e reaches f through r1"),
-        ("g|h", "g reaches h through m"),
-        ("g m|h", None),
     ],
 )
 def test_hosts_that_a_router_joins_are_parted_with_it_or_not_at_all(
@@ -471,7 +457,7 @@ def test_hosts_that_a_router_joins_are_parted_with_it_or_not_at_all(
     net = Routed()
     monkeypatch.setattr(live_links, "read_addresses", net.addresses)
     monkeypatch.setattr(live_links, "read_gateway", net.gateway)
-    monkeypatch.setattr(live_links, "has_bridge", lambda pid: net.hosts[pid].name == "m")
+    monkeypatch.setattr(live_links, "has_bridge", lambda pid: False)
     groups = [group.split() for group in sets.split("|")]
     if router is not None:
         with pytest.raises(UsageError, match=f"{router}, which is in no set"):
@@ -640,7 +626,7 @@ class Member(FakeHost):
 @pytest.fixture
 def members(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A network of three containers."""
-    monkeypatch.setattr(crashes_module, "Docker", Member)
+    monkeypatch.setattr(command_line, "Docker", Member)
     return FakeNet(("etcd1", "etcd2", "etcd3"), 1, Member)
 
 

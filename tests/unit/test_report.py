@@ -101,10 +101,7 @@ def huge(value: str) -> list[dict[str, str]]:
 
 CELLS: dict[str, tuple[list[dict[str, str]], dict[str, Any]]] = {
     "seeds of their own are one cell, and machines are kept apart": (OTHER_SEEDS, {"repetitions": [2, 1]}),
-    "5 have a range": (repetitions(*SIX[:5]), {"median": [3], "low": [1], "high": [6]}),
     "6 have an interval": (repetitions(*SIX), {"repetitions": [6], "low": [1], "high": [7]}),
-    # Of 9 values the second and the second largest: ranks 2 and 8 (Conover 1999, table A3).
-    "9 have a narrower one": (repetitions(*(f"0.00{n}" for n in range(1, 10))), {"low": [2], "high": [8]}),
     "one cluster is one repetition": (repetitions(*SIX, clusters="111111"), {"repetitions": [1], "rows": [6], **RANGE}),
     "a cluster with many rows weighs as much as one with one": (
         UNEVEN,
