@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -68,6 +69,9 @@ def test_where_git_fails_or_is_not_there_the_commit_is_unknown(tmp_path: Path, m
         assert commit_of(tmp_path / name / "mininet") is None
     monkeypatch.setenv("PATH", "/nowhere")
     assert version.described(tmp_path) is None and commit_of(tmp_path / "mininet") is None
+    missing = mock.Mock(side_effect=original_links.metadata.PackageNotFoundError("mininet"))
+    monkeypatch.setattr(original_links.metadata, "distribution", missing)
+    assert commit_of(tmp_path / "mininet") is None, "nothing is installed"
 
 
 @pytest.mark.parametrize(
@@ -90,11 +94,3 @@ def test_what_pip_installed_from_a_git_url_has_the_commit_that_pip_noted(
     monkeypatch.syspath_prepend(str(tmp_path))
     assert commit_of(tmp_path / "mininet") == commit
     assert commit_of(tmp_path / "other" / "mininet") is None, "it is not the one that was installed"
-
-
-def test_where_nothing_is_installed_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(name: str) -> None:
-        raise original_links.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(original_links.metadata, "distribution", fail)
-    assert commit_of(tmp_path / "mininet") is None
