@@ -104,21 +104,15 @@ def _stdout_closed(run: Run) -> Fault:
     yield
 
 
-def _stdout_full(run: Run) -> Fault:
-    run.stdout = os.open("/dev/full", os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        yield
-        yield
-    finally:
-        os.close(run.stdout)
+def _output_to(opened: Callable[[], tuple[int, ...]]) -> Strike:
+    """Its output is to the last of these descriptors, all of which are closed here at the moment.
 
-
-def _other_end_closed(opened: Callable[[], tuple[int, int]]) -> Strike:
-    """Its output is to a pipe, or to a terminal that is not its controlling one, which would send SIGHUP, too."""
+    A terminal is not its controlling one, which would send SIGHUP, too.
+    """
 
     def fault(run: Run) -> Fault:
         ends = list(opened())
-        run.stdout = ends[1]
+        run.stdout = ends[-1]
         try:
             yield
             while ends:
@@ -236,9 +230,9 @@ FAULTS: dict[str, Strike] = {
     "out-immutable": _out_immutable,
     "etcd-full": _etcd_full,
     "stdout-closed": _stdout_closed,
-    "stdout-full": _stdout_full,
-    "stdout-pipe-closed": _other_end_closed(os.pipe),
-    "terminal-lost": _other_end_closed(pty.openpty),
+    "stdout-full": _output_to(lambda: (os.open("/dev/full", os.O_WRONLY | os.O_CLOEXEC),)),
+    "stdout-pipe-closed": _output_to(os.pipe),
+    "terminal-lost": _output_to(pty.openpty),
     "few-descriptors": _few_descriptors,
     "few-processes": _few_processes,
     "memory-pressure": _memory_pressure,

@@ -34,39 +34,6 @@ LOCK = Path("/run/containernet-env.lock")
 _LOOK_S = 0.002
 
 
-class Course:
-    """The events of the first run whose directory appears in ``folder``."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._path: Path | None = None
-
-    def events(self) -> list[dict[str, Any]]:
-        """All so far; a line that is being written is left out."""
-        if self._path is None:
-            self._path = next(iter(sorted(self._folder.glob("*/events.jsonl"))), None)
-        if self._path is None:
-            return []
-        try:
-            *lines, _ = self._path.read_bytes().split(b"\n")
-        except OSError:
-            return []
-        return [json.loads(line) for line in lines]
-
-    def happened(self, kind: str, times: int) -> bool:
-        return sum(event["kind"] == kind for event in self.events()) >= times
-
-    def wait_for(self, moment: str, alive: Callable[[], bool]) -> None:
-        """Return as soon as the moment has begun. Raises AssertionError where that never comes, or not ``alive``."""
-
-        def look() -> bool:
-            runs, begun = alive(), self.happened(*BEGINNINGS[moment])
-            assert runs or begun, f"the run ended before its {moment}"
-            return begun
-
-        eventually(look, f"the run's {moment} begins", interval_s=_LOOK_S)
-
-
 class Run:
     """A run as a process, on an engine of the tests' ``own`` where there is one; ``struck``: at which moment.
 
@@ -79,13 +46,11 @@ class Run:
         self.environment = dict(os.environ) if own is None else own.environment
         self.wrapper: Sequence[str] = ()
         self.stdout: int | None = None
-        self.course = Course(self.files.runs)
         self._process: subprocess.Popen[bytes] | None = None
         self._client: docker.DockerClient | None = None
         self._frozen = False
 
     def start(self) -> None:
-        self.course = Course(self.files.runs)
         files = self.files
         with files.said.open("ab") as said:
             stdout = said.fileno() if self.stdout is None else self.stdout
@@ -108,13 +73,30 @@ class Run:
         assert self._process is not None
         return self._process.poll() is None
 
+    def events(self) -> list[dict[str, Any]]:
+        """All of the first run directory so far; a line that is being written is left out."""
+        text = b""
+        with suppress(OSError):  # where the fault removes it
+            for path in sorted(self.files.runs.glob("*/events.jsonl"))[:1]:
+                text = path.read_bytes()
+        return [json.loads(line) for line in text.split(b"\n")[:-1]]
+
+    def happened(self, kind: str, times: int) -> bool:
+        return sum(event["kind"] == kind for event in self.events()) >= times
+
     def reach(self, moment: str) -> None:
         """Return within the moment. But for the bring-up, where a fault waits for its target, the driver is stopped.
 
         So the moment lasts until ``resume``. See ``check_within``.
         """
+
+        def begun() -> bool:
+            runs, found = self.alive(), self.happened(*BEGINNINGS[moment])
+            assert runs or found, f"the run ended before its {moment}"
+            return found
+
         try:
-            self.course.wait_for(moment, self.alive)
+            eventually(begun, f"the run's {moment} begins", interval_s=_LOOK_S)
             if moment == BRING_UP:
                 self.wait_for_target(lambda: self.host(MEMBERS[0]))
             elif moment == PROOF:
@@ -130,7 +112,7 @@ class Run:
 
     def check_within(self, moment: str) -> None:
         """Skip the test where the moment is over, as where this process was kept from running for seconds."""
-        if self.course.happened(*ENDS[moment]):
+        if self.happened(*ENDS[moment]):
             pytest.skip(f"disturbed: the {moment} was over before the fault could strike")
 
     def resume(self) -> None:
@@ -145,7 +127,7 @@ class Run:
         try:
             return self._process.wait(2 * HANG_S), self.said()
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"the run hangs: {self.course.events()[-2:]}\n{self.said()}") from None
+            raise AssertionError(f"the run hangs: {self.events()[-2:]}\n{self.said()}") from None
 
     def said(self) -> str:
         return self.files.said.read_text(errors="replace") if self.files.said.exists() else ""
@@ -220,10 +202,6 @@ class Run:
             store = json.loads(path.read_text()).get("store") or {}
             return str(store.get("leader_at_start") or MEMBERS[0])
         return MEMBERS[0]
-
-    @property
-    def followers(self) -> list[str]:
-        return [name for name in MEMBERS if name != self.leader]
 
     def get_signal(self, signum: int) -> None:
         os.kill(self.driver, signum)

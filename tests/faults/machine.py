@@ -1,8 +1,8 @@
 """A simulated machine under the real driver: processes, namespaces, the engine, the link emulator, members, a client.
 
 Nothing of it is real but files below a test's own folder. What the product asks the operating system for is answered
-here (``Machine.patches`` lists each name), in the simulated time of a ``World``; the product's own code is whole, from
-the command line to the requests of Docker's SDK, the control protocol of the emulator, and HTTP.
+here (``simulated.on_machine`` lists each name), in the simulated time of a ``World``; the product's own code is whole,
+from the command line to the requests of Docker's SDK, the control protocol of the emulator, and HTTP.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ from containernet_env.setup.images import Images
 from tests import simulated_time
 from tests.faults.files import Files, check_kept, check_next, topology
 from tests.faults.machine import Machine, Popen, Process
-from tests.faults.strikes import STRIKES, Fault, Strike, engine_struck
+from tests.faults.strikes import STRIKES, Fault, Strike, engine_struck, follower_of
 from tests.faults.table import BEGINNINGS, BRING_UP, ENDS, FINISHED, PROOF, SCENARIOS, TEAR_DOWN, Cell
 from tests.simulated_time import EPOCH_NS, World
 from tests.unit.manifests import MACHINE, PROGRAM
@@ -244,10 +244,6 @@ class Run:
     def leader(self) -> str:
         return self.machine.store.leader or "etcd1"
 
-    @property
-    def followers(self) -> list[str]:
-        return [name for name in ("etcd1", "etcd2", "etcd3") if name != self.leader]
-
 
 def _descriptors() -> set[int]:
     """The open ones of this process; the listing's own has been closed since."""
@@ -287,7 +283,7 @@ def _out_refused(number: int) -> Strike:
 
 def _etcd_full(run: Run) -> Fault:
     yield
-    run.machine.store.members[run.followers[0]].disk_full = True
+    run.machine.store.members[follower_of(run)].disk_full = True
     yield
 
 

@@ -13,18 +13,22 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
-from tests.faults.files import Files
+from tests.faults.files import MEMBERS, Files
 from tests.faults.table import BRIEF_S
 
 Fault = Generator[None, None, None]
 Strike = Callable[[Any], Fault]
 
 
+def follower_of(run: Any) -> str:
+    return next(name for name in MEMBERS if name != run.leader)
+
+
 def targets(run: Any, who: str) -> list[Any]:
     """The processes that a fault strikes, as soon as they are there."""
     if who in ("emulator", "client"):
         return [run.wait_for_target(getattr(run, who))]
-    follower = run.followers[0]
+    follower = follower_of(run)
     names = {"server": ["benchmark"], "follower": [follower], "leader": [run.leader]}
     return [run.wait_for_target(partial(run.host, name)) for name in names.get(who, [run.leader, follower])]
 
