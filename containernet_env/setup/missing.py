@@ -12,7 +12,6 @@ from pathlib import Path
 from containernet_env.base import assets, programs
 from containernet_env.base.assets import GoModule
 from containernet_env.base.errors import MissingRequirementError
-from containernet_env.base.units import describe_size
 from containernet_env.hosts import engine
 from containernet_env.setup import builds, images, packages
 from containernet_env.setup.images import Images
@@ -41,7 +40,7 @@ def require_disk(needs: Iterable[tuple[Path, int]]) -> str:
     parts, lacking = [], []
     for device, size in sums.items():
         free = shutil.disk_usage(places[device]).free
-        parts.append(f"about {describe_size(size)} on {mount_point(places[device])} ({describe_size(free)} free)")
+        parts.append(f"about {size / MB:.0f} MB on {mount_point(places[device])} ({free / MB:.0f} MB free)")
         lacking += parts[-1:] if free < size else []
     if lacking:
         raise MissingRequirementError(

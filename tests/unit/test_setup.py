@@ -163,10 +163,10 @@ def test_needs_of_one_file_system_add_up(monkeypatch: pytest.MonkeyPatch, tmp_pa
     needs = [(tmp_path, 1 << 30), (tmp_path / "not" / "yet" / "there", 1 << 29)]
     usage = SimpleNamespace(free=3 << 29)
     monkeypatch.setattr(missing.shutil, "disk_usage", lambda path: usage)
-    text = f"about 1.5 GiB on {missing.mount_point(tmp_path)} (1.5 GiB free)"
+    text = f"about 1611 MB on {missing.mount_point(tmp_path)} (1611 MB free)"
     assert missing.require_disk(needs) == f"needs {text}"
     usage.free -= 1
-    with pytest.raises(MissingRequirementError, match=r"about 1\.5 GiB on .* \(1\.5 GiB free\)\n.*Make room"):
+    with pytest.raises(MissingRequirementError, match=r"about 1611 MB on .* \(1611 MB free\)\n.*Make room"):
         missing.require_disk(needs)
 
 
