@@ -312,7 +312,7 @@ class DirectionSpec(_Checked):
 
     @property
     def words(self) -> dict[str, str]:
-        """Each property that it has, with its unit, for people; those of frames that wait only with a rate."""
+        """Each unusual property, with its unit, for people; those of frames that wait only with a rate."""
         words = {}
         if self.delay_ns:
             words["delay"] = format_duration(self.delay_ns)
@@ -330,7 +330,7 @@ class DirectionSpec(_Checked):
             limits += [format_size(self.queue_bytes)] if self.queue_bytes is not None else []
             words |= {"queue": ", ".join(limits)} if limits else {}
             words |= {"overhead": f"{self.overhead_bytes} bytes"} if self.overhead_bytes else {}
-            words |= {"uplink": self.uplink} if self.uplink is not None else {}
+            words |= {"uplink": self.uplink} if self.uplink == "network" else {}
         if self.seed is not None:
             words["seed"] = str(self.seed)
         return words

@@ -18,6 +18,7 @@ import pytest
 from containernet_env.config.topologies import load_config
 from containernet_env.hosts import http as netns_http
 from containernet_env.hosts.http import NamespaceConnection, NoAnswerError, TcpConnection
+from containernet_env.model.backends import ProfileKind
 from containernet_env.model.config import EtcdSettings
 from containernet_env.runs import follow
 from containernet_env.runs.follow import MemberWatch
@@ -25,10 +26,9 @@ from containernet_env.stores import profiling
 from containernet_env.stores.cluster import Ping
 from containernet_env.stores.etcd.certificates import Authority, Issued, client_context
 from containernet_env.stores.etcd.store import Etcd
-from containernet_env.stores.profiling import Profiling
+from containernet_env.stores.profiling import Profile, Profiling
 from containernet_env.stores.store import Trust
 from tests.deadline import HANG_S, eventually
-from tests.unit.test_etcd_activity import taken
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = replace(load_config(ROOT / "configs" / "3node-3ms.json"), etcd=EtcdSettings(tls=True))
@@ -174,6 +174,15 @@ def test_what_ends_or_answers_otherwise_speaks_no_tls(answer: bytes) -> None:
 
 
 # --- profiles ---------------------------------------------------------------------------------------------------------
+
+
+def taken(connection: Any, *kinds: ProfileKind) -> list[Profile]:
+    made = Profiling(connection, 2379, kinds)
+    made.begin()
+    made.end()
+    profiles = made.profiles()
+    made.close()
+    return profiles
 
 
 def test_profiles_are_of_the_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
