@@ -1,4 +1,4 @@
-"""The processes of this machine, as /proc has them."""
+"""The processes of this machine, as /proc has them, and a command that presses Ctrl-C at a chosen moment."""
 
 from __future__ import annotations
 
@@ -59,3 +59,29 @@ def children(pid: int) -> list[int]:
 def below(pid: int) -> list[int]:
     """Children of a process, and theirs; each before its own children."""
     return [found for child in children(pid) for found in (child, *below(child))]
+
+
+def pressing_ctrl_c(function: str, whom: str, *words: str) -> str:
+    """Code for ``python -c``: the command, which presses Ctrl-C where a function is first called after it is heard.
+
+    ``function`` is a qualified name, ``whom`` the call that sends SIGINT, ``words`` those of the command line; without
+    any they are the program's own.
+    """
+    return f"""
+import os, signal, sys
+
+heard = False
+
+def press(frame, event, arg):
+    global heard
+    name = frame.f_code.co_qualname
+    heard = heard or (name, event) == ("hear_ctrl_c", "return")
+    if heard and (name, event) == ({function!r}, "call"):
+        sys.setprofile(None)
+        {whom}
+
+sys.argv[1:] = {words!r} or sys.argv[1:]
+sys.setprofile(press)
+from containernet_env.__main__ import main
+sys.exit(main())
+"""

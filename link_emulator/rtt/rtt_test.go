@@ -21,18 +21,19 @@ func TestParseDefaults(t *testing.T) {
 }
 
 func TestParseRefusals(t *testing.T) {
+	const first, second = `{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},`, `{"name":"b","pid":2,"ip":"10.0.0.2"}]}`
 	for input, said := range map[string]string{
 		`{}`: "hosts: got 0, allowed: 2 to 256",
-		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"}]}`:                                            "hosts",
-		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"a","pid":2,"ip":"10.0.0.2"}]}`:       "hosts[1]: hosts[0] has the same",
-		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.1"}]}`:       "hosts[1]: hosts[0] has the same",
-		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.999"}]}`:     "10.0.0.999",
-		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"::1"}]}`:            "hosts[1].ip",
-		`{"hosts":[{"name":"a","pid":"x","ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.2"}]}`:     "hosts.pid",
-		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1","x":1},{"name":"b","pid":2,"ip":"10.0.0.2"}]}`: "x: unknown field",
-		`{` + twoHosts + `,"probes":0}`:         "probes: got 0, allowed: 1 to 10000",
-		`{` + twoHosts + `,"payload_bytes":15}`: "payload_bytes",
-		`{` + twoHosts + `,"interval":10}`:      "interval: unknown field",
+		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"}]}`:               "hosts",
+		first + `{"name":"a","pid":2,"ip":"10.0.0.2"}]}`:                 "hosts[1]: hosts[0] has the same",
+		first + `{"name":"b","pid":2,"ip":"10.0.0.1"}]}`:                 "hosts[1]: hosts[0] has the same",
+		first + `{"name":"b","pid":2,"ip":"10.0.0.999"}]}`:               "10.0.0.999",
+		first + `{"name":"b","pid":2,"ip":"::1"}]}`:                      "hosts[1].ip",
+		`{"hosts":[{"name":"a","pid":"x","ip":"10.0.0.1"},` + second:     "hosts.pid",
+		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1","x":1},` + second: "x: unknown field",
+		`{` + twoHosts + `,"probes":0}`:                                  "probes: got 0, allowed: 1 to 10000",
+		`{` + twoHosts + `,"payload_bytes":15}`:                          "payload_bytes",
+		`{` + twoHosts + `,"interval":10}`:                               "interval: unknown field",
 	} {
 		_, err := Parse([]byte(input))
 		assert.That(t, err != nil && strings.Contains(err.Error(), said), "%s: got %v, want a refusal that says %q", input,

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from containernet_env.hosts import netns
-from tests import pressed
 from tests.docker.runs import COMMAND, CONFIG, PROJECT, Run, call, host_pid, rows, run
+from tests.processes import pressing_ctrl_c
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("unchanged_machine")]
 
@@ -23,7 +23,7 @@ class Struck(Run):
     """A run whose process group is interrupted at one of ``MOMENTS``."""
 
     def __init__(self, moment: str, scenarios: Path, out: Path) -> None:
-        self.command = (sys.executable, "-c", pressed.program(moment, "os.killpg(0, signal.SIGINT)"))
+        self.command = (sys.executable, "-c", pressing_ctrl_c(moment, "os.killpg(0, signal.SIGINT)"))
         super().__init__(scenarios, out)
 
 

@@ -17,7 +17,7 @@ from containernet_env.base.errors import Interrupted, RunError
 from containernet_env.base.work import STOP_SIGNALS, stops_kept
 from containernet_env.cli import terminal
 from containernet_env.cli.terminal import StopSignals
-from tests import pressed
+from tests.processes import pressing_ctrl_c
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -100,7 +100,7 @@ def test_ctrl_c_that_an_extension_dropped_keeps_work_from_beginning(monkeypatch:
 )
 def test_ctrl_c_ends_a_command_without_a_traceback_wherever_it_strikes(function: str) -> None:
     words = ("run", "--dry-run", str(PROJECT / "configs" / "3node-3ms.json"))
-    code = pressed.program(function, "os.kill(os.getpid(), signal.SIGINT)", *words)
+    code = pressing_ctrl_c(function, "os.kill(os.getpid(), signal.SIGINT)", *words)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 130, done.stderr
     assert done.stderr.strip() in ("", "interrupted")

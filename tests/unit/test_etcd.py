@@ -95,7 +95,7 @@ def test_the_leader_is_who_a_quorum_names_in_the_newest_term(members: FakeMember
     assert cluster.leader_now(1.0, ()) is None
     hosts[0].ended = "exit status 1"
     members.views = {1: (101, 101, 3), 2: (102, 101, 3), 3: (103, 101, 3)}
-    assert cluster.leader_now(1.0, ()) is None, "a leader that is dead leads nobody"
+    assert cluster.leader_now(1.0, ()) is None, "a dead member does not lead"
 
 
 @simulated()

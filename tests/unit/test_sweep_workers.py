@@ -159,7 +159,7 @@ class Dask:
 
     @property
     def here(self) -> Machine:
-        """The machine on whose thread this is asked."""
+        """The machine of the calling thread."""
         return self.by_thread[threading.get_ident()]
 
     def lose(self) -> None:

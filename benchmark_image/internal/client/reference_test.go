@@ -18,7 +18,8 @@ import (
 	"containernet-env/benchmark_image/internal/store"
 )
 
-// throughGRPC carries a load through grpc-go and etcd's generated API: nothing of it is shared with what the programs use.
+// throughGRPC carries a load through grpc-go and etcd's generated API: nothing of it is shared with the
+// programs' own client.
 type throughGRPC []*grpc.ClientConn
 
 // dialGRPC prepares a connection, which takes answers of any size.

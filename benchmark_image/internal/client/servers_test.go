@@ -254,8 +254,9 @@ func startReplicas(t *testing.T, members int) *servers {
 		s.endpoints = append(s.endpoints, freePort(t))
 	}
 	for i, endpoint := range s.endpoints {
-		s.processes = append(s.processes, startMember(t, exec.Command(program, "--listen="+endpoint, fmt.Sprintf("--id=%d", i),
-			"--peers="+strings.Join(s.endpoints, ","), "--data="+t.TempDir(), "--timeout=500ms", "--unsafe-no-fsync")))
+		s.processes = append(s.processes, startMember(t, exec.Command(program,
+			"--listen="+endpoint, fmt.Sprintf("--id=%d", i), "--peers="+strings.Join(s.endpoints, ","),
+			"--data="+t.TempDir(), "--timeout=500ms", "--unsafe-no-fsync")))
 	}
 	for _, endpoint := range s.endpoints {
 		hang.Until(t, "the replica", func() bool {

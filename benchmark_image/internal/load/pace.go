@@ -17,8 +17,8 @@ type Schedule interface {
 }
 
 // Pacer decides when requests start; it is a pure function, so that schedules are tested without a clock. An open loop
-// starts its requests at the times of a schedule, whether or not earlier ones were answered: a client that is free takes
-// the next one, and if its start has passed, it is sent at once. A closed loop starts each as soon as a client is free.
+// starts its requests at the times of a schedule, whether or not earlier ones were answered: a free client takes the
+// next one, and if its start has passed, it is sent at once. A closed loop starts each as soon as a client is free.
 type Pacer struct {
 	Schedule Schedule // nil: a closed loop
 	Total    int      // requests, at most
