@@ -118,7 +118,8 @@ def durations(number: Decimal, given: str, unit: str = "ms") -> Iterator[str]:
     for ours, others in _DURATION_UNITS.items():
         if (given or unit) == ours or given in others or given.removesuffix("s") in others:
             yield f"{format_number(number)}{ours}"
-    if (unit_s := _LONGER_S.get(given.removesuffix("s"))) is not None:
+    # "ms" is no plural of minutes.
+    if given not in _DURATION_UNITS and (unit_s := _LONGER_S.get(given.removesuffix("s"))) is not None:
         yield f"{format_number(number * unit_s)}s"
 
 

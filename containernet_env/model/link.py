@@ -120,7 +120,7 @@ class Jitter(_Checked):
         kinds.choice(*REACH), "how it is drawn (normal: the value is the standard deviation)"
     )
     ns: int = keyed(
-        kinds.duration(1, DELAY_MAX_NS, such="500us", unit="ms", what="a jitter"),
+        kinds.duration(*_INTEGERS["ns"], such="500us", unit="ms", what="a jitter"),
         "size of the jitter, at most the delay, with normal a quarter of it",
         "value",
     )
@@ -130,7 +130,7 @@ class Jitter(_Checked):
         default=False,
     )
     correlation_ns: int | None = keyed(
-        kinds.duration(LEAST_CORRELATION, 10 * DELAY_MAX_NS, such="10ms", unit="ms", what="a correlation time"),
+        kinds.duration(*_INTEGERS["correlation_ns"], such="10ms", unit="ms", what="a correlation time"),
         f"how slowly the delay varies without reorder, at least {LEAST_CORRELATION} times the value (10 times it)",
         "correlation",
         default=None,

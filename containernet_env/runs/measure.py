@@ -86,7 +86,7 @@ class RunOrder:
     ``standing`` is that of a sweep; it holds the testbed of the previous run, if that can be changed to this plan, and
     receives the testbed of this run if it is wanted and had no failure. The sweep closes it, holds the machine's lock,
     measures later what was not measured now, so that it has no rows, and loses no measurement if it is interrupted: the
-    network is measured once more before the end.
+    network is measured once more before the end. An empty one: in a sweep that keeps no testbed, as on its workers.
     """
 
     plan: Plan

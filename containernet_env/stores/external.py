@@ -148,10 +148,10 @@ class ClusterLook:
 
     def led(self) -> Leadership | None:
         """The leader in the newest term that a member knows; ``None`` if it is not one of the endpoints."""
-        newest = max(status.raft_term for status in self.statuses)
-        leading = (look.name for look in self.members if look.leads and look.status and look.status.raft_term == newest)
+        newest = max(self.statuses, key=lambda status: status.raft_term)
+        leading = (look.name for look in self.members if look.status and look.status.member_id == newest.leader_id)
         name = next(leading, None)
-        return None if name is None else Leadership(name, newest)
+        return None if name is None else Leadership(name, newest.raft_term)
 
 
 class ExternalCluster(Cluster[M], ABC, Generic[M]):

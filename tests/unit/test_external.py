@@ -23,15 +23,16 @@ from containernet_env.model.config import Endpoint, HttpService
 from containernet_env.model.findings import counts
 from containernet_env.model.outcome import ClientRtt, RunFacts
 from containernet_env.model.scenario import Keys, Scenario, Span
+from containernet_env.model.usage import Leadership
 from containernet_env.results.columns import row_of
 from containernet_env.runs.external_access import login_of, require_consent
 from containernet_env.runs.load import request_of
 from containernet_env.runs.measure import measure
 from containernet_env.runs.prepare import prepare, prepare_shell
 from containernet_env.runs.sweep.design import design
-from containernet_env.stores.cluster import MemberPlace
+from containernet_env.stores.cluster import MemberPlace, MemberStatus
 from containernet_env.stores.etcd.cluster import EtcdMember, ExternalEtcd, LoggedIn
-from containernet_env.stores.external import Login, OwnKeys
+from containernet_env.stores.external import ClusterLook, Login, MemberLook, OwnKeys
 from containernet_env.stores.kinds import store_of
 from tests.unit.fake_servers import PREFIX, SERVICE, STAY, config_of, endpoints_file
 from tests.unit.test_columns import outcome
@@ -200,6 +201,13 @@ def test_an_endpoint_of_a_learner_is_named(tmp_path: Path, refused: bool) -> Non
     config = config_of(tmp_path, "etcd", ["http://10.0.0.9:2379"])
     (problem,) = ExternalEtcd(config, [connection], None, OwnKeys("p/")).look(1.0).problems  # type: ignore[list-item]
     assert problem.startswith("http://10.0.0.9:2379 is a learner, which takes no writes and no linearizable reads")
+
+
+@pytest.mark.parametrize(("leader", "led"), [("1", Leadership("etcd1", 5)), ("9", None)])
+def test_the_newest_term_names_the_leader_also_one_that_answered_before_it(leader: str, led: Leadership | None) -> None:
+    statuses = MemberStatus("1", "9", 4, "3.6"), MemberStatus("2", leader, 5, "3.6")
+    looks = (MemberLook(f"etcd{status.member_id}", "http://10.0.0.1:2379", status=status) for status in statuses)
+    assert ClusterLook((*looks,)).led() == led
 
 
 # --- services of which only URLs are known ----------------------------------------------------------------------------

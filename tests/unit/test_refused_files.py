@@ -110,6 +110,7 @@ SHAPES = [
     *({"nodes": [without(key)]} for key in NODE),
     *(nodes(etcd=etcd) for etcd in ({"heartbeat": "1ms"}, {"data": "ram"}, {"heartbeat_interval": "1.5ms"})),
     *(nodes(etcd=etcd) for etcd in ({"heartbeat_interval": 100}, {"election_timeout": "51s"})),
+    nodes(etcd={"heartbeat_interval": "0.5ms"}),  # no "30s": milliseconds are no minutes
     nodes(etcd={"heartbeat_interval": "100ms", "election_timeout": "499ms"}),
     *(nodes({"name": "near1"}, {"ip": "10.0.0.2"}, etcd={"leader": name}) for name in ("near2", "etcd1", "other", 1)),
     nodes({"name": "Near1"}, etcd={"leader": "near1"}),  # the leader may be the one that was meant

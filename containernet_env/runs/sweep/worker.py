@@ -303,6 +303,7 @@ def measure(task: Task, send: Send, stop: Stop) -> Returned:
             out = folder / "out.csv"
             try:
                 plan = on_this_machine(task.config, task.scenario_set, task.options)
+                # Of a sweep, so no lock is taken; no testbed is kept here.
                 order = RunOrder(plan, out, task.tolerance, task.command, standing=Standing())
                 carry_out(order, _Forwarded(out, send, returned.outcomes), stop)
             finally:

@@ -27,7 +27,7 @@ _CA, _CERTIFICATE, _KEY = (f"{TLS_DIR}/{name}" for name in ("ca.pem", "cert.pem"
 # --- flags ------------------------------------------------------------------------------------------------------------
 
 _HOUR_MS = 3_600_000
-_REVISIONS, _TIME = kinds.integer(1, 10**9), kinds.milliseconds(1000, 10_000 * _HOUR_MS, "100ms")
+_REVISIONS, _TIME = kinds.integer(1, 10**9), kinds.milliseconds(1000, 10_000 * _HOUR_MS, "3600s")
 
 
 def _parse_retention(value: object) -> Any:

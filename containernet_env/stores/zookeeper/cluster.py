@@ -538,7 +538,11 @@ class ExternalZooKeeper(external.ExternalCluster[ZooKeeperMember], ZooKeeperClus
             return replace(found, problem="two of the endpoints are of the same member")
         if len({servers for _, servers in sessions}) > 1:
             return replace(found, problem="the endpoints are of different clusters")
-        return replace(found, size=len(sessions[0][1]) or None, leadership=found.led())
+        # Followers do not name their leader.
+        leader = next((look.name for look in found.members if look.leads), None)
+        newest = max(status.raft_term for status in found.statuses)
+        leadership = None if leader is None else Leadership(leader, newest)
+        return replace(found, size=len(sessions[0][1]) or None, leadership=leadership)
 
     def try_write(self) -> str | None:
         # Makes the znode that the keys are below, which all members have then.
