@@ -45,36 +45,44 @@ def file_name(text: str) -> str:
 def followed(path: Path) -> Path:
     """The target of ``path`` through symbolic links of root, this process's user or sudo's caller; it is not a link.
 
-    For root the same holds for the links of the folders above it. Open it by `settled`. Raises ``OSError`` for a link
-    of another user.
+    For root the same holds for the links of the folders above it; for others they are left to the kernel
+    (fs.protected_symlinks). Open it by `settled`. Raises ``OSError`` for a link of another user.
     """
     trusted = {"0", str(os.geteuid()), os.environ.get("SUDO_UID")}
-    found, left, links = Path("/"), [*reversed(path.absolute().parts[1:])], 0
-    while left:
-        name = left.pop()
-        if name == "..":
-            found = found.parent
-            continue
-        found /= name
-        try:
-            place = os.open(found, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except (FileNotFoundError, NotADirectoryError):
-            break
-        try:
-            held = os.fstat(place)
-            if not stat.S_ISLNK(held.st_mode):
+    found, left = _steps(path)
+    for _ in range(_LINKS_MAX):
+        while left:
+            name = left.pop()
+            if name == "..":
+                found = found.parent
                 continue
-            if str(held.st_uid) not in trusted and (os.geteuid() == 0 or not left):
-                words = f"{found} is a symbolic link of another user, uid {held.st_uid}"
-                raise OSError(errno.EINVAL, words, str(path))
-            if (links := links + 1) > _LINKS_MAX:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-            target = Path(os.readlink("", dir_fd=place))
-        finally:
-            os.close(place)
-        found = Path("/") if target.is_absolute() else found.parent
-        left += reversed(target.parts[target.is_absolute() :])
-    return found.joinpath(*reversed(left))
+            found /= name
+            try:
+                place = os.open(found, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+            except (FileNotFoundError, NotADirectoryError):
+                return found.joinpath(*reversed(left))
+            try:
+                held = os.fstat(place)
+                if not stat.S_ISLNK(held.st_mode):
+                    continue
+                if str(held.st_uid) not in trusted:
+                    words = f"{found} is a symbolic link of another user, uid {held.st_uid}"
+                    raise OSError(errno.EINVAL, words, str(path))
+                target = os.readlink("", dir_fd=place)
+            finally:
+                os.close(place)
+            found, left = _steps((found.parent / target).joinpath(*reversed(left)))
+            break
+        else:
+            return found
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+
+
+def _steps(path: Path) -> tuple[Path, list[str]]:
+    """Where to begin, and the names to look at, the next one last: all for root, for others that of the file itself."""
+    if os.geteuid() == 0:
+        return Path("/"), [*reversed(path.absolute().parts[1:])]
+    return path.parent, [path.name]
 
 
 @contextmanager
@@ -84,30 +92,40 @@ def settled(path: Path, *, through_link: bool = False) -> Iterator[Path]:
     Links are followed as by `followed`; without ``through_link`` not that of the file itself. Open it with O_NOFOLLOW.
     Raises ``OSError``.
     """
-    place = followed(path) if through_link else followed(path.parent) / path.name
+    place = path
+    if through_link:
+        place = followed(path)
+    elif os.geteuid() == 0:
+        place = followed(path.parent) / path.name
     try:
-        folder = _folder_without_links(place.parent)
+        folder = _open_folder(place.parent)
     except OSError as error:
         error.filename = str(path)
         raise
     inside = Path("/proc/self/fd", str(folder))
+
+    def outside(name: Any) -> Any:
+        return str(path.with_name(Path(name).name)) if name is not None and Path(name).parent == inside else name
+
     try:
         yield inside / place.name
     except OSError as error:
-        if error.filename is not None and Path(error.filename).parent == inside:
-            error.filename = str(path.with_name(Path(error.filename).name))
+        error.filename, error.filename2 = outside(error.filename), outside(error.filename2)
         raise
     finally:
         os.close(folder)
 
 
-def _folder_without_links(path: Path) -> int:
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+def _open_folder(path: Path) -> int:
+    """For root without following a link: one that is there now has come since ``followed``."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    if os.geteuid() != 0:
+        return os.open(path, flags)
     folder = os.open("/", flags)
     for name in path.parts[1:]:
         above = folder
         try:
-            folder = os.open(name, flags, dir_fd=above)
+            folder = os.open(name, flags | os.O_NOFOLLOW, dir_fd=above)
         finally:
             os.close(above)
     return folder

@@ -80,10 +80,13 @@ def report_command(files: tuple[Path, ...], output: Path, title: str | None, x_s
     required=True,
     multiple=True,
     metavar="FIGURES",
-    help="What was measured, a panel each: p50,p99,throughput.",
+    help="What was measured, a panel each: p50,p99,throughput; repeatable.",
 )
 @click.option(
-    "--by", multiple=True, metavar="AXES", help="A line for each combination of values of these: bandwidth,type."
+    "--by",
+    multiple=True,
+    metavar="AXES",
+    help="A line for each combination of values of these: bandwidth,type; repeatable.",
 )
 @click.option("--where", multiple=True, metavar="AXIS=VALUE", help="Only rows that have this value; repeatable.")
 @_x_scale
@@ -118,7 +121,7 @@ def plot_command(
     check_output(numbers, re.compile(paper.NUMBERS), files)
     every = read_rows(files, _note)
     rows = paper.chosen(every, where)
-    drawing = paper.plan(rows, x, split("--y", ys), split("--by", by), x_scale)
+    drawing = paper.plan(rows, x, split("--y", ys), split("--by", filter(None, by)), x_scale)
     for module in ("matplotlib", "scipy"):
         packages.require(module, _note)
     picture = paper.draw(drawing, form)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from containernet_env.base import clock
-from containernet_env.cli import FILE, SHARE
+from containernet_env.cli import FILE, Parsed
 from containernet_env.cli.arguments import (
     PRESETS,
     SWEEP,
@@ -254,6 +254,14 @@ def worker_command(address: str, tls_ca_file: Path | None, tls_cert: Path | None
         return 128 + serve(scheduler_at(address, tls_ca_file, tls_cert, tls_key), note_on_stderr)
 
 
+def _ratio_of(text: str) -> float:
+    """A percentage such as 5%."""
+    try:
+        return float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        raise ValueError(f"got {text!r}, allowed: a percentage such as 5%") from None
+
+
 _HELP = f"""Measure every cell of SWEEP that OUT does not have yet: each combination of values, with each scenario.
 
 SWEEP is a sweep file, the name of a preset ({", ".join(PRESETS.names())}), or a topology, or endpoints of an
@@ -288,7 +296,7 @@ class FigureType(click.Choice[str]):
 )
 @click.option(
     "--until-ci",
-    type=SHARE,
+    type=Parsed("percentage", _ratio_of),
     metavar="P%",
     help="Repeat each cell, from 6 times on, until the 95 % interval of its median reaches P % to either side.",
 )

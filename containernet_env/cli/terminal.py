@@ -140,9 +140,9 @@ class StageLines:
             self._status.stop()
             self._status = None
         elif self._status is not None:
-            self._status.update(text)
+            self._status.update(Text(text, style="dim"))
         elif text and self._console.is_terminal:
-            self._status = self._console.status(text)
+            self._status = self._console.status(Text(text, style="dim"))  # a str would be read as markup
             self._status.start()
 
 

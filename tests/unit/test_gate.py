@@ -441,6 +441,7 @@ def test_what_is_allowed_follows_from_the_kind_of_links_or_from_the_user() -> No
         ("netem", "1ms, 50%", 1_500_000, 1_500_000),
         ("emulator", "7.5%,200us", 225_000, 225_000),
         ("emulator", "15%", 450_000, 450_000),
+        ("emulator", "1%, 2ms", 1_000_000, 1_000_000),  # the larger one counts
     ):
         allowed = allowed_for(links, Tolerance.parse(tolerance) if tolerance else None)
         assert (allowed.early(3 * MS), allowed.late(3 * MS)) == (early_ns, late_ns), (links, tolerance)

@@ -83,6 +83,7 @@ def test_what_there_is_none_of_is_answered_with_what_there_is_before_anything_is
         (("--by", "colour"), "--by colour: no such column"),
         (("--by", "link_delay"), "this is the axis"),
         (("--by", "target"), "one point would be of rows that differ in"),
+        (("--by", ""), "one point would be of rows that differ in"),  # as without it
         (("--y", "p50,,p99"), "names with commas"),
         (("--x", "rate"), "no row has a value of OfferedRate_per_s"),
         (("--y", "p25"), "no row has a value of 25%"),

@@ -528,7 +528,18 @@ def test_a_link_of_another_user_is_not_followed(tmp_path: Path, monkeypatch: pyt
             write()
         (tmp_path / name).unlink()
         assert not list((tmp_path / "theirs").iterdir())
-    (tmp_path / "theirs").rmdir()
+    # Others may write there: the kernel judges the folders.
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    (tmp_path / "folder").symlink_to(tmp_path / "theirs")
+    opened(tmp_path / "folder" / "out.csv").close()
+    with replacing(tmp_path / "folder" / "page.html") as file:
+        file.write(b"x")
+    assert {path.name for path in (tmp_path / "theirs").iterdir()} == {"out.csv", "page.html"}
+    (tmp_path / "theirs" / "file").mkdir()
+    with pytest.raises(OSError, match=r"file\.part' -> '.*/folder/file'"), replacing(tmp_path / "folder" / "file"):
+        pass
+    shutil.rmtree(tmp_path / "theirs")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setenv("SUDO_UID", "65534")
     opened(tmp_path / "out.csv").close()
     assert (tmp_path / "theirs").is_file() and (tmp_path / "out.csv").is_symlink()

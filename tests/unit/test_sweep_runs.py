@@ -512,9 +512,10 @@ def test_a_dry_run_prints_cells_and_creates_nothing(sweep: Sweeping, tmp_path: P
 
     monkeypatch.setattr(packages, "require", require)
     for more in ((), ("--dry-run",)):
-        refused = command(sweep, *words, "--until-ci", "5%", *more).exception
-        assert isinstance(refused, MissingRequirementError) and "this needs scipy" in str(refused)
-        assert "'500%' is no share" in str(command(sweep, *words, "--until-ci", "500%", *more).exception)
+        for share in ("5%", "0.5", " 5 %"):
+            refused = command(sweep, *words, "--until-ci", share, *more).exception
+            assert isinstance(refused, MissingRequirementError) and "this needs scipy" in str(refused), share
+        assert "--until-ci: got 500%" in str(command(sweep, *words, "--until-ci", "500%", *more).exception)
     assert not sweep.beds and list(tmp_path.iterdir()) == []
     assert command(sweep, *words).return_value == 0
 
