@@ -103,14 +103,13 @@ def settled(path: Path, *, through_link: bool = False) -> Iterator[Path]:
         error.filename = str(path)
         raise
     inside = Path("/proc/self/fd", str(folder))
-
-    def outside(name: Any) -> Any:
-        return str(path.with_name(Path(name).name)) if name is not None and Path(name).parent == inside else name
-
     try:
         yield inside / place.name
     except OSError as error:
-        error.filename, error.filename2 = outside(error.filename), outside(error.filename2)
+        for which in ("filename", "filename2"):
+            name = getattr(error, which)
+            if isinstance(name, str | Path) and Path(name).parent == inside:
+                setattr(error, which, str(path.with_name(Path(name).name)))
         raise
     finally:
         os.close(folder)
