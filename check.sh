@@ -91,8 +91,9 @@ pytest_summary() { # LOG
     { grep '^SKIPPED' "$1"; tail -n 1 "$1"; } | sed 's/^/           /'
 }
 
+# In a folder of its own: of sessions that end together, pytest lets each remove old folders of the others, and fails.
 pytest_step() { # FOLDERS [OPTION...]
-    step "pytest $1" "${PYTEST[@]}" "$@"
+    step "pytest $1" "${PYTEST[@]}" --basetemp "$scratch/${1//[^a-z]/-}" "$@"
 }
 
 go_in() { # MODULE ARGUMENT...
@@ -161,10 +162,10 @@ python_lane() {
     fi
     # The order of Python's sets follows its hash seed: with another one, a seed would not replay a failure.
     ! chosen exact || step "pytest tests/unit tests/input" \
-        env PYTHONHASHSEED=0 "${PYTEST[@]}" -n 2 tests/input tests/unit # the longest first
+        env PYTHONHASHSEED=0 "${PYTEST[@]}" --basetemp "$scratch/exact" -n 2 tests/input tests/unit # the longest first
     ! chosen local || pytest_step tests/local
     ! chosen seeds || step "pytest, many seeds" \
-        env PYTHONHASHSEED=0 CONTAINERNET_ENV_SEEDS=long "${PYTEST[@]}" -n 2 tests/unit tests/input
+        env PYTHONHASHSEED=0 CONTAINERNET_ENV_SEEDS=long "${PYTEST[@]}" --basetemp "$scratch/seeds" -n 2 tests/unit tests/input
 }
 
 # The ring proves some files: while none of them has changed since it passed, it need not run.
@@ -195,7 +196,7 @@ root_lane() {
     chosen root || return 0
     step "go test -tags root link_emulator" apart env GOFLAGS=-buildvcs=false GOWORK=off GOTOOLCHAIN=local \
         "$go" -C link_emulator test -tags root -count=1 -p 1 ./systemtest ./stamp
-    step "pytest tests/root" apart "${PYTEST[@]}" tests/root
+    step "pytest tests/root" apart "${PYTEST[@]}" --basetemp "$scratch/root" tests/root
 }
 
 engine_lane() {
@@ -220,6 +221,8 @@ lanes=()
 trap 'stop 130' INT
 trap 'stop 143' TERM
 began=$EPOCHREALTIME
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/check-XXXXXX") || exit 3
+trap 'rm -rf --one-file-system "$scratch"' EXIT
 ./build.sh || exit $?
 : >"$OUTCOMES"
 stamp=.venv/.dev-installed
