@@ -119,7 +119,7 @@ LINES = b"""{"history":1,"began_ns":7,"prefix":"d/"}
 {"client":0,"op":"put","key":"1","value":"0000010000000003","revision":9,"invoked":5,"completed":6,"outcome":"ok"}
 {"operations":5,"lost":0}
 """
-KEPT_FILE = gzip.compress(LINES)
+KEPT_FILE = gzip.compress(LINES, mtime=0)
 KEPT = {"history": {"operations": 10, "lost": 0}}
 
 
@@ -138,6 +138,7 @@ COMPACTED = "is not there: it is compacted up to revision 77"
         # The checker refuses a client's history that is cut off.
         (("gone", "cut"), KEPT_FILE[:50], {"whole": False}, [NO_CLIENT, f"the store's own history {COMPACTED}"]),
     ],
+    ids=["both", "final state", "no final state", "both cut off"],
 )
 def test_client_and_store_leave_their_histories_and_what_is_missing(tmp_path, store_has, client, end, notes):
     store, outcome = Store(), ended(tmp_path, **KEPT)
