@@ -51,12 +51,10 @@ func TestAClientThatIsWokenTooLateSendsNothing(t *testing.T) {
 		o.Clients, o.Targeter = 1, options(10, 1).Targeter
 		run = NewRun(o.in(w))
 		run.began.Store(int64(w.Now()))
-		if request, _ = run.Ask(0); request == nil || request.Number != 0 {
-			t.Fatalf("the first one is %+v", request)
-		}
-		if request, more = run.Ask(0); request != nil || !more {
-			t.Fatalf("the second one is %+v", request)
-		}
+		first, _ := run.Ask(0)
+		assert.Must(t, first != nil && first.Number == 0, "the first one is %+v", first)
+		request, more = run.Ask(0)
+		assert.Must(t, request == nil && more, "the second one is %+v", request)
 		w.Sleep(after)
 		request, more = run.Ask(0)
 		return run, request, more
@@ -87,9 +85,8 @@ func TestAClientThatIsWokenTooLateSendsNothing(t *testing.T) {
 		run, request, more := woken(w, warm, length+LateAfter)
 		assert.That(t, request == nil && more, "the rest of a warm-up is sent: %+v, more %v", request, more)
 		w.Sleep(starts.Start(2) - length - LateAfter)
-		if request, _ = run.Ask(0); request == nil || request.Number != 2 || request.warmup {
-			t.Errorf("after the warm-up: %+v", request)
-		}
+		request, _ = run.Ask(0)
+		assert.That(t, request != nil && request.Number == 2 && !request.warmup, "after the warm-up: %+v", request)
 	})
 }
 
@@ -101,9 +98,8 @@ func TestClientsGoFromMemberToMember(t *testing.T) {
 	for round := range 50 {
 		for home := range members {
 			for client := home; client < clients; client += members {
-				if number, _, _ := d.next(client, Pacer{Total: 10_000}, 0, 0); number%members != (home+round)%members {
-					t.Fatalf("client %d sends number %d in round %d", client, number, round)
-				}
+				number, _, _ := d.next(client, Pacer{Total: 10_000}, 0, 0)
+				assert.Must(t, number%members == (home+round)%members, "client %d, round %d: %d", client, round, number)
 			}
 		}
 	}

@@ -20,25 +20,6 @@ func schedules(rate float64) map[string]Schedule {
 	}
 }
 
-// TestSchedules checks, in simulated time, what must hold for every schedule.
-func TestSchedules(t *testing.T) {
-	const total = 20_000
-	for _, rate := range []float64{0.1, 1, 3, 500, 30_000, 1e6} {
-		for name, schedule := range schedules(rate) {
-			previous := time.Duration(0)
-			for i := range total {
-				start := schedule.Start(i)
-				assert.Must(t, start >= previous && start == schedule.Start(i),
-					"%s at %v/s: request %d starts at %v, the one before at %v", name, rate, i, start, previous)
-				previous = start
-			}
-			// The mean distance of n independent exponential ones is off by 1/sqrt(n) of itself, here five times that.
-			got := total / previous.Seconds()
-			assert.That(t, math.Abs(got/rate-1) <= 5/math.Sqrt(total), "%s: %v/s instead of %v/s", name, got, rate)
-		}
-	}
-}
-
 func TestAConstantScheduleDoesNotDrift(t *testing.T) {
 	for _, rate := range []float64{3, 7, 500, 29_989} {
 		for _, n := range []int{0, 1, 999_999, 10_000_000} {
@@ -51,22 +32,23 @@ func TestAConstantScheduleDoesNotDrift(t *testing.T) {
 
 // TestPoissonDistances compares the distribution of the distances with the exponential one.
 func TestPoissonDistances(t *testing.T) {
-	const total, rate = 50_000, 1000
-	p := NewPoisson(rate, keys.NewDraw(1, keys.StreamArrival).At)
-	distances := []float64{p.Start(0).Seconds()}
-	for i := 1; i < total; i++ {
-		distances = append(distances, (p.Start(i) - p.Start(i-1)).Seconds())
+	const total = 50_000
+	for _, rate := range []float64{0.1, 1000, 1e6} {
+		p := NewPoisson(rate, keys.NewDraw(1, keys.StreamArrival).At)
+		distances := []float64{p.Start(0).Seconds()}
+		for i := 1; i < total; i++ {
+			distances = append(distances, (p.Start(i) - p.Start(i-1)).Seconds())
+		}
+		slices.Sort(distances)
+		worst := 0.0 // Kolmogorov-Smirnov
+		for i, d := range distances {
+			worst = max(worst, math.Abs(1-math.Exp(-d*rate)-float64(i)/total))
+		}
+		limit := 1.95 / math.Sqrt(total) // exceeded by chance once in 1000 seeds
+		assert.That(t, worst <= limit && distances[0] >= 0, "%v/s: off by %v, at most %v is chance", rate, worst, limit)
+		other := NewPoisson(rate, keys.NewDraw(2, keys.StreamArrival).At)
+		assert.That(t, other.Start(0) != p.Start(0), "another seed makes the same schedule")
 	}
-	slices.Sort(distances)
-	worst := 0.0 // Kolmogorov-Smirnov
-	for i, d := range distances {
-		worst = max(worst, math.Abs(1-math.Exp(-d*rate)-float64(i)/total))
-	}
-	if limit := 1.95 / math.Sqrt(total); worst > limit { // exceeded by chance once in 1000 seeds
-		t.Errorf("the distribution is off by %v, at most %v is chance", worst, limit)
-	}
-	other := NewPoisson(rate, keys.NewDraw(2, keys.StreamArrival).At)
-	assert.That(t, other.Start(0) != p.Start(0), "another seed makes the same schedule")
 }
 
 // TestALongPoissonScheduleIsTheSameInAnyOrder compares starts that were computed one after the other with those that
@@ -89,14 +71,11 @@ func TestALongPoissonScheduleIsTheSameInAnyOrder(t *testing.T) {
 	fresh := NewPoisson(1e6, draw)
 	assert.Equal(t, fresh.Due(at), total, "requests that are due at the start of the last")
 	for number, start := range want {
-		got := p.Start(number)
-		assert.That(t, got == start, "request %d starts at %v, want %v", number, got, start)
-		if due := p.Due(start); due != number+1 && p.Start(due-1) != start {
-			t.Errorf("%d requests are due at the start of request %d", due, number)
-		}
-		if due := p.Due(start - 1); due > number || due > 0 && p.Start(due-1) >= start {
-			t.Errorf("%d requests are due before the start of request %d", due, number)
-		}
+		assert.Equal(t, p.Start(number), start, "start of request %d", number)
+		due, before := p.Due(start), p.Due(start-1)
+		assert.That(t, due == number+1 || p.Start(due-1) == start, "%d are due at the start of request %d", due, number)
+		assert.That(t, before <= number && (before == 0 || p.Start(before-1) < start),
+			"%d are due before the start of request %d", before, number)
 	}
 }
 
@@ -134,8 +113,7 @@ func TestMembersThatAreBehindDoNotMakePoissonStartsExpensive(t *testing.T) {
 func TestOpenLoopsByDuration(t *testing.T) {
 	const limit = 100_000
 	for rate, total := range map[float64]int{500: 2000, 0.1: 1, 3: 12, 1000: 4000} {
-		o := NewOpenLoop(Constant(rate), 0, 4*time.Second, limit)
-		assert.That(t, o.Total == total, "4 s at %v/s have %d requests, want %d", rate, o.Total, total)
+		assert.Equal(t, NewOpenLoop(Constant(rate), 0, 4*time.Second, limit).Total, total, "in 4 s at %v/s", rate)
 	}
 	p := NewPoisson(500, keys.NewDraw(1, keys.StreamArrival).At)
 	o := NewOpenLoop(p, 0, 4*time.Second, limit)
@@ -146,8 +124,8 @@ func TestOpenLoopsByDuration(t *testing.T) {
 	assert.That(t, more && start == p.Start(o.Total-1) && unknown.Due(time.Hour) == o.Total,
 		"without a number of requests, the last starts at %v; %d are due", start, unknown.Due(time.Hour))
 	_, another := unknown.Pace(o.Total, 0)
-	assert.That(t, !another, "a request starts after the end of the duration")
-	assert.That(t, NewOpenLoop(Constant(1e6), 0, time.Hour, limit).Total == limit, "the limit is not kept")
+	assert.That(t, !another && NewOpenLoop(Constant(1e6), 0, time.Hour, limit).Total == limit,
+		"a request starts after the end of the duration: %v, or the limit is not kept", another)
 }
 
 // TestDueAgreesWithPace walks through simulated time.
@@ -163,8 +141,8 @@ func TestDueAgreesWithPace(t *testing.T) {
 		}
 	}
 	_, another := (Pacer{Constant(1), 100, time.Second}).Pace(0, time.Second)
-	assert.That(t, !another, "a request is sent after the end of the duration")
-	assert.That(t, (Pacer{Total: 5}).Due(time.Hour) == 0, "a closed loop has a schedule")
+	assert.That(t, !another && (Pacer{Total: 5}).Due(time.Hour) == 0,
+		"a request is sent after the end of the duration: %v, or a closed loop has a schedule", another)
 }
 
 // manyPerGoroutine serves all clients from one goroutine, as a transport that owns its connections does. The function
@@ -198,9 +176,7 @@ func (m manyPerGoroutine) Drive(ctx context.Context, clients int, run *Run) {
 		case !more:
 			clients--
 		case request != nil:
-			if m.each != nil {
-				m.each(request)
-			}
+			m.each(request)
 			run.Done(request, 0, nil)
 			ready = append(ready, client)
 		}
@@ -210,38 +186,28 @@ func (m manyPerGoroutine) Drive(ctx context.Context, clients int, run *Run) {
 
 // TestWhoMadeARequestLate has loops that are too slow because of what they do themselves, and because all clients wait.
 func TestWhoMadeARequestLate(t *testing.T) {
-	count := func(transport func(*worldtest.World) Transport) (late, own int) {
+	for name, c := range map[string]struct {
+		transport func(*worldtest.World) Transport
+		late, own int
+	}{
+		"busy itself": {func(w *worldtest.World) Transport { // request n is due after n/2 ms and sent after n ms
+			return manyPerGoroutine{w, func(*Request) { w.Busy(time.Millisecond) }}
+		}, 179, 179},
+		"all clients wait": {func(w *worldtest.World) Transport { // four are sent each 5 ms
+			return fake(func(context.Context, int, *Request) (int64, error) {
+				w.Await(5 * time.Millisecond)
+				return 0, nil
+			})
+		}, 184, 0},
+	} {
 		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			o := options(200, 4).in(w)
 			o.Pacer = NewOpenLoop(Constant(2000), 200, 0, 200)
-			NewRun(o).Attack(t.Context(), transport(w))
-			for _, record := range o.records() {
-				if record.Late() {
-					late++
-					if record.Own {
-						own++
-					}
-				}
-			}
+			NewRun(o).Attack(t.Context(), c.transport(w))
+			late := slices.DeleteFunc(o.records(), func(r Record) bool { return !r.Late() })
+			own := slices.DeleteFunc(slices.Clone(late), func(r Record) bool { return !r.Own })
+			assert.Equal(t, [2]int{len(late), len(own)}, [2]int{c.late, c.own}, "%s: late, and by itself", name)
 		})
-		return late, own
-	}
-	// Request n is due after n/2 ms and sent after n ms.
-	busy := func(w *worldtest.World) Transport {
-		return manyPerGoroutine{w, func(*Request) { w.Busy(time.Millisecond) }}
-	}
-	if late, own := count(busy); late != 179 || own != 179 {
-		t.Errorf("a transport that is busy itself: %d late, %d of them its own", late, own)
-	}
-	// Four are sent each 5 ms.
-	waits := func(w *worldtest.World) Transport {
-		return fake(func(context.Context, int, *Request) (int64, error) {
-			w.Await(5 * time.Millisecond)
-			return 0, nil
-		})
-	}
-	if late, own := count(waits); late < 180 || own != 0 {
-		t.Errorf("while all clients wait: %d late, %d of them by the generator", late, own)
 	}
 }
 
@@ -252,7 +218,7 @@ func TestAnOpenLoopThatIsEndedEarly(t *testing.T) {
 		defer cancel()
 		o := options(10, 30).in(w)
 		o.Pacer = NewOpenLoop(Constant(0.001), 10, 0, 10)
-		result := NewRun(o).Attack(ctx, manyPerGoroutine{w: w})
+		result := NewRun(o).Attack(ctx, manyPerGoroutine{w, func(*Request) {}})
 		assert.That(t, o.records()[0].OK() && result.Due == 1 && result.Took == 30*time.Millisecond, "%+v", result)
 	})
 }
@@ -262,7 +228,7 @@ func TestClientsThatWaitOneAfterTheOther(t *testing.T) {
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		o := options(2500, 30).in(w)
 		o.Pacer = NewOpenLoop(Constant(5000), 2500, 0, 2500)
-		NewRun(o).Attack(t.Context(), manyPerGoroutine{w: w})
+		NewRun(o).Attack(t.Context(), manyPerGoroutine{w, func(*Request) {}})
 		for i, record := range o.records() {
 			assert.That(t, record.OK() && record.Lag == 0, "request %d: %+v", i, record)
 		}
@@ -270,57 +236,29 @@ func TestClientsThatWaitOneAfterTheOther(t *testing.T) {
 }
 
 func TestChecksOfCounts(t *testing.T) {
-	get := Request{Kind: Range, Request: store.Request{Key: []byte("k")}}
-	with := func(change func(*Request)) Request {
-		r := get
-		change(&r)
-		return r
-	}
-	counts := with(func(r *Request) { r.CountOnly = true })
-	span := with(func(r *Request) { r.End = []byte("l") })
-	limited := with(func(r *Request) { r.End, r.Limit = []byte("l"), 3 })
+	key, end := []byte("k"), []byte("l")
+	get, span := store.Request{Key: key}, store.Request{Key: key, End: end}
+	counts, limited := store.Request{Key: key, CountOnly: true}, store.Request{Key: key, End: end, Limit: 3}
 	for _, c := range []struct {
-		request     Request
+		request     store.Request
 		keys, count int64
 		right       bool
 	}{
 		{get, 0, 0, true}, {get, 1, 1, true}, {get, 1, 0, false}, {get, 2, 2, false},
 		{get, 0, 1, false}, // a member that hides the key
-		{with(func(r *Request) { r.KeysOnly = true }), 1, 1, true},
+		{store.Request{Key: key, KeysOnly: true}, 1, 1, true},
 		{counts, 0, 1, true}, {counts, 1, 1, false},
 		{span, 7, 7, true}, {span, 6, 7, false}, {span, 0, -1, false},
 		{limited, 3, 7, true}, {limited, 4, 7, false}, {limited, 2, 7, false}, {limited, 2, 2, true},
-		{with(func(r *Request) { r.End, r.CountOnly = []byte("l"), true }), 0, 7, true},
-		{Request{Kind: Put, Request: get.Request}, 0, 0, true},
+		{store.Request{Key: key, End: end, CountOnly: true}, 0, 7, true},
 	} {
-		more := !c.request.CountOnly && c.count > c.keys
-		err := c.request.CheckCounts(c.keys, c.count, more)
+		more, r := !c.request.CountOnly && c.count > c.keys, Request{Kind: Range, Request: c.request}
+		err := r.CheckCounts(c.keys, c.count, more)
 		assert.That(t, (err == nil) == c.right, "%+v: %d keys of %d: %v", c.request, c.keys, c.count, err)
-		assert.That(t, c.request.Kind != Range || c.request.CheckCounts(c.keys, c.count, !more) != nil,
+		assert.That(t, r.CheckCounts(c.keys, c.count, !more) != nil,
 			"%+v: %d keys of %d: the opposite of what it has for more is right too", c.request, c.keys, c.count)
 	}
-}
-
-func BenchmarkOpenLoop(b *testing.B) { benchmarkOpenLoop(b, Constant(1e9)) }
-
-func BenchmarkPoisson(b *testing.B) {
-	benchmarkOpenLoop(b, NewPoisson(1e9, keys.NewDraw(1, keys.StreamArrival).At))
-}
-
-func benchmarkOpenLoop(b *testing.B, schedule Schedule) {
-	o := options(100_000_000, 1)
-	o.Pacer = NewOpenLoop(schedule, 100_000_000, 0, 100_000_000)
-	o.Sink = nothing{}
-	run := NewRun(o)
-	run.began.Store(int64(run.world.Now() - time.Hour))
-	b.ReportAllocs()
-	for b.Loop() {
-		request, more := run.Ask(0)
-		if !more {
-			break
-		}
-		run.Done(request, 0, nil)
-	}
+	assert.OK(t, (&Request{Kind: Put, Request: get}).CheckCounts(0, 0, false))
 }
 
 // TestExponential compares it with the logarithm, near the ends of each table entry's numbers too.

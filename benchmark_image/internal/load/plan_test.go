@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +14,8 @@ import (
 )
 
 // TestAMeasurementFollowsItsWarmupWithoutAGap: requests are numbered on, so that every write is an insert, before and
-// after, and the measurement does not wait for the last answers of the warm-up.
+// after, and the measurement does not wait for the last answers of the warm-up. One of these, which is answered last of
+// all, does not make the measurement longer.
 func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 	const warm, total, held = 50, 100, 45
 	const rate = 1000
@@ -43,6 +45,7 @@ func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 				switch {
 				case r.Number == held:
 					<-measuring // where the measurement waits for the warm-up, nothing happens any more
+					w.Await(time.Second)
 				case r.Number == warm+total-1:
 					once.Do(func() { close(measuring) })
 				case r.Number%10 == 3:
@@ -51,43 +54,21 @@ func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 				return 0, nil
 			}))
 		})
-		if w := result.Warmup; !result.Measured || w.OK != 45 || w.Unknown != 5 || w.Failed+w.Abandoned != 0 ||
-			run.WarmedUp() != warm {
-			t.Errorf("%s: warm-up %+v", name, *w)
-		}
-		assert.That(t, len(written) == warm+total, "%s: %d keys were written", name, len(written))
-		assert.That(t, result.First == warm && len(o.records()) == total && result.Failed == 10 &&
-			result.Errors["no"] == 10 && result.Reason == "", "%s: %d records from %d on, %d failed: %v, reason %q", name,
-			len(o.records()), result.First, result.Failed, result.Errors, result.Reason)
-		for i, record := range o.records() {
-			assert.That(t, record.Done() && record.OK() != (i%10 == 3) && record.Start >= 0 && record.End() <= result.Took,
-				"%s: record %d is %+v, the run took %v", name, i, record, result.Took)
-			assert.That(t, name != "open" || record.Start == starts.Start(i), "request %d of the measurement is due at %v",
-				i, record.Start)
-		}
-		assert.That(t, name != "open" || (result.Due == total && result.Warmup.Took == starts.Start(warm)),
-			"%d were due, the warm-up took %v", result.Due, result.Warmup.Took)
+		w := result.Warmup
+		assert.Equal(t, [4]int{w.OK, w.Unknown, w.Failed + w.Abandoned, run.WarmedUp()}, [4]int{45, 5, 0, warm},
+			"%s: outcomes of the warm-up", name)
 		done, failed := run.Progress()
-		assert.That(t, done == total && failed == 10, "%s: the progress is %d, %d", name, done, failed)
+		assert.Equal(t, []int{len(written), len(o.records()), result.First, result.Failed, result.Errors["no"], done, failed},
+			[]int{warm + total, total, warm, 10, 10, total, 10}, "%s: keys, records, the first, failed, progress", name)
+		assert.That(t, result.Measured && result.Reason == "" && result.Took < time.Second, "%s: %+v", name, result)
+		for i, record := range o.records() {
+			assert.That(t, record.Done() && record.OK() != (i%10 == 3) && record.Start >= 0 &&
+				record.End() <= result.Took && (name != "open" || record.Start == starts.Start(i)),
+				"%s: record %d is %+v, the run took %v", name, i, record, result.Took)
+		}
+		assert.That(t, name != "open" || (result.Due == total && w.Took == starts.Start(warm)),
+			"%d were due, the warm-up took %v", result.Due, w.Took)
 	}
-}
-
-// TestTheRestOfAWarmupIsInNoTime: a request of the warm-up that is answered last of all does not make the measurement
-// longer.
-func TestTheRestOfAWarmupIsInNoTime(t *testing.T) {
-	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
-		o := options(20, 2).in(w)
-		o.Warmup = &Warmup{Pacer: Pacer{Total: 5}}
-		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
-			w.Await(time.Millisecond)
-			if r.Number == 4 {
-				w.Await(time.Second)
-			}
-			return 0, nil
-		}))
-		assert.That(t, result.Took == 20*time.Millisecond && result.Warmup.OK == 5 && o.records()[19].OK(),
-			"the measurement took %v, warm-up %+v", result.Took, *result.Warmup)
-	})
 }
 
 // TestAWarmupOfADuration keeps both clients of a member busy from their first requests until after the end of the
@@ -112,11 +93,10 @@ func TestAWarmupOfADuration(t *testing.T) {
 				}
 				return 0, nil
 			}))
-			if want := loop.Total - (loop.Total/3 - 2); warm != want || result.Warmup.OK != want {
-				t.Errorf("%s: of %d requests of the warm-up %d were sent", name, loop.Total, warm)
-			}
-			assert.That(t, result.Due == 50 && result.First == loop.Total && result.Warmup.Took == length,
-				"%s: %d were due from number %d on, the warm-up took %v", name, result.Due, result.First, result.Warmup.Took)
+			want := loop.Total - (loop.Total/3 - 2)
+			assert.Equal(t, []int{warm, result.Warmup.OK, result.Due, result.First}, []int{want, want, 50, loop.Total},
+				"%s: sent and right in the warm-up, due, the first", name)
+			assert.Equal(t, result.Warmup.Took, length, "%s: length of the warm-up", name)
 			for i, record := range o.records() {
 				assert.That(t, record.OK() && record.Start == schedule.Start(loop.Total+i)-length, "%s: record %d is %+v",
 					name, i, record)
@@ -131,15 +111,10 @@ func TestAWarmupOfADuration(t *testing.T) {
 			w.Await(ms)
 			return 0, nil
 		}))
-		ok := 0
-		for _, record := range o.records() {
-			if record.OK() {
-				ok++
-			}
-		}
-		assert.That(t, result.Warmup.OK == 180 && result.First == 180 && ok == 180 && result.Warmup.Took == length &&
-			result.Took == length, "%d requests in the warm-up of %v, %d after it from number %d on in %v", result.Warmup.OK,
-			result.Warmup.Took, ok, result.First, result.Took)
+		right := slices.DeleteFunc(o.records(), func(r Record) bool { return !r.OK() })
+		assert.Equal(t, []int{result.Warmup.OK, result.First, len(right)}, []int{180, 180, 180},
+			"right in the warm-up, the first, right after it")
+		assert.Equal(t, [2]time.Duration{result.Warmup.Took, result.Took}, [2]time.Duration{length, length}, "lengths")
 	})
 }
 
@@ -181,9 +156,8 @@ func TestWhatTheGeneratorHadToDo(t *testing.T) {
 			}
 			w.Await(5 * ms)
 		}})
-		if want := 95*ms + 20*5*ms; result.Took != want || result.Idle == nil || *result.Idle != 0 {
-			t.Errorf("idle for %v of %v", result.Idle, result.Took)
-		}
+		assert.Equal(t, result.Took, 95*ms+20*5*ms, "how long it takes")
+		assert.Equal(t, result.Idle, new(time.Duration), "idle time")
 		p := result.Pauses
 		assert.That(t, p.Count == 1 && p.Sum == p.Longest && p.Longest > 90*ms && p.Longest <= 100*ms, "%+v", p)
 	})
@@ -191,6 +165,5 @@ func TestWhatTheGeneratorHadToDo(t *testing.T) {
 	for _, late := range []time.Duration{0, 3 * ms, LateAfter, 30 * ms, 150 * ms, -time.Second} {
 		p.add(late)
 	}
-	wanted := (Pauses{150 * ms, 2, 180 * ms})
-	assert.That(t, p == wanted, "%+v, want %+v", p, wanted)
+	assert.Equal(t, p, Pauses{150 * ms, 2, 180 * ms}, "pauses")
 }

@@ -83,12 +83,9 @@ func TestReadsThatFindNothing(t *testing.T) {
 		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
 			return int64(r.Number % 2), nil
 		}))
-		failed := 0
-		if required {
-			failed = 5
-		}
-		assert.That(t, result.Empty == 5 && result.Failed == failed && result.Errors[ErrNotFound.Error()] == failed,
-			"required %v: %d empty, %d failed, %v", required, result.Empty, result.Failed, result.Errors)
+		failed := map[bool]int{true: 5}[required]
+		assert.Equal(t, [3]int{result.Empty, result.Failed, result.Errors[ErrNotFound.Error()]}, [3]int{5, failed, failed},
+			"required %v: empty, failed, not found", required)
 	}
 }
 
@@ -187,16 +184,23 @@ type nothing struct{}
 func (nothing) Begin(time.Time) {}
 func (nothing) Add(int, Record) {}
 
+// BenchmarkNextAndDone is the next request, and its outcome.
 func BenchmarkNextAndDone(b *testing.B) {
-	o := options(100_000_000, 1)
-	o.Sink = nothing{}
-	run := NewRun(o)
-	b.ReportAllocs()
-	for b.Loop() {
-		r, more := run.Ask(0)
-		if !more {
-			break
-		}
-		run.Done(r, 0, nil)
+	const total = 100_000_000
+	for name, pacer := range map[string]Pacer{
+		"closed": {Total: total}, "open": NewOpenLoop(Constant(1e9), total, 0, total),
+		"poisson": NewOpenLoop(NewPoisson(1e9, keys.NewDraw(1, keys.StreamArrival).At), total, 0, total),
+	} {
+		b.Run(name, func(b *testing.B) {
+			o := options(total, 1)
+			o.Pacer, o.Sink = pacer, nothing{}
+			run := NewRun(o)
+			run.began.Store(int64(run.world.Now() - time.Hour))
+			b.ReportAllocs()
+			for b.Loop() {
+				r, _ := run.Ask(0)
+				run.Done(r, 0, nil)
+			}
+		})
 	}
 }
