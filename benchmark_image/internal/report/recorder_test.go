@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"math"
-	"math/big"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -49,10 +48,10 @@ func recorded(records []load.Record, plan Plan) *Recorder {
 }
 
 // sortedOf gives some latencies of the requests that succeeded, ascending.
-func sortedOf(records []load.Record, of func(load.Record) (time.Duration, bool)) (sorted []time.Duration) {
+func sortedOf(records []load.Record, latency func(load.Record) time.Duration) (sorted []time.Duration) {
 	for _, record := range records {
-		if latency, wanted := of(record); wanted && record.OK() {
-			sorted = append(sorted, latency)
+		if record.OK() {
+			sorted = append(sorted, latency(record))
 		}
 	}
 	slices.Sort(sorted)
@@ -71,9 +70,9 @@ func same(t *testing.T, name string, d *Distribution, sorted []time.Duration, le
 		d.MaxS == sorted[n-1].Seconds(), "%s: %s, %d of %d, %d left out, %v..%v", name, d.Percentiles, d.Count, n,
 		d.LeftOut, d.MinS, d.MaxS)
 	check := func(got *float64, n int, p float64) {
-		if r := rank(n, p); (got != nil) != (r < n && r <= len(sorted)) || got != nil && *got != sorted[r-1].Seconds() {
-			t.Errorf("%s: %v%% of %d is %v", name, p, n, got)
-		}
+		r := rank(n, p)
+		assert.That(t, (got != nil) == (r < n && r <= len(sorted)) && (got == nil || *got == sorted[r-1].Seconds()),
+			"%s: %v%% of %d is %v", name, p, n, got)
 	}
 	for _, p := range Percentiles {
 		check(d.PercentilesS[percentileName(p)], n, p)
@@ -95,34 +94,23 @@ func TestFiguresAreThoseOfAllSortedLatencies(t *testing.T) {
 			r := &Result{Operation: map[bool]string{false: "put", true: "mixed"}[mixed]}
 			r.Complete(load.Result{Measured: true, Took: took}, recorder)
 
-			for kind, name := range map[int]string{-1: "all", int(load.Put): "put", int(load.Range): "range"} {
-				of := func(latency func(load.Record) time.Duration) []time.Duration {
-					return sortedOf(records, func(record load.Record) (time.Duration, bool) {
-						return latency(record), kind < 0 || record.Kind == load.Kind(kind)
-					})
-				}
-				leftOut := 0
-				for _, record := range records {
-					if !record.OK() && (kind < 0 || record.Kind == load.Kind(kind)) {
-						leftOut++
-					}
-				}
-				response, service := r.ResponseTime, r.ServiceTime
-				if kind >= 0 {
-					if !mixed {
-						continue
-					}
-					response, service = r.ByOperation[name].ResponseTime, r.ByOperation[name].ServiceTime
-				}
-				sorted := of(load.Record.Latency)
-				same(t, name, response, sorted, leftOut)
-				same(t, name, service, of(func(r load.Record) time.Duration { return r.Service }), leftOut)
-				for p, got := range r.PercentilesS {
-					var at float64
-					assert.OK(t, json.Unmarshal([]byte(p), &at))
-					assert.That(t, kind >= 0 || got == nearestRank(sorted, at).Seconds(), "%s%% of %d is %v", p, n, got)
-				}
+			check := func(name string, response, service *Distribution, of []load.Record) (sorted []time.Duration) {
+				sorted = sortedOf(of, load.Record.Latency)
+				same(t, name, response, sorted, len(of)-len(sorted))
+				same(t, name, service, sortedOf(of, func(r load.Record) time.Duration { return r.Service }), len(of)-len(sorted))
+				return sorted
 			}
+			sorted := check("all", r.ResponseTime, r.ServiceTime, records)
+			for p, got := range r.PercentilesS {
+				var at float64
+				assert.OK(t, json.Unmarshal([]byte(p), &at))
+				assert.That(t, got == nearestRank(sorted, at).Seconds(), "%s%% of %d is %v", p, n, got)
+			}
+			for name, of := range r.ByOperation {
+				check(name, of.ResponseTime, of.ServiceTime, slices.DeleteFunc(slices.Clone(records),
+					func(record load.Record) bool { return record.Kind.String() != name }))
+			}
+			assert.Equal(t, len(r.ByOperation), map[bool]int{true: 2}[mixed], "kinds")
 			sameTimeline(t, r, records, took, step)
 		}
 	}
@@ -192,9 +180,7 @@ func TestPercentilesOfLongRuns(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	latencies := logUniform(random, exactSamples+1)
 	random.Shuffle(len(latencies), func(i, j int) { latencies[i], latencies[j] = latencies[j], latencies[i] })
-	if d := newDistribution(seriesOf(latencies[1:]), 0); d.Percentiles != Exact {
-		t.Errorf("of %d latencies the percentiles are %s", d.Count, d.Percentiles)
-	}
+	assert.Equal(t, newDistribution(seriesOf(latencies[1:]), 0).Percentiles, Exact, "with one latency less")
 	d := newDistribution(seriesOf(latencies), 5)
 	library := hdrhistogram.New(histogramMin, histogramMax, histogramDigits)
 	for _, latency := range latencies {
@@ -209,31 +195,14 @@ func TestPercentilesOfLongRuns(t *testing.T) {
 		want := time.Duration(library.ValueAtPercentile(p)).Seconds()
 		assert.That(t, got == min(want, d.MaxS), "%v%% is %v, in the library %v", p, got, want)
 	}
-	average, stddev := exactMoments(latencies)
-	assert.That(t, d.MeanS == average && d.StddevS == stddev, "mean %v and deviation %v, want %v and %v", d.MeanS,
-		d.StddevS, average, stddev)
 }
 
-// exactMoments are computed with fractions, in two passes, and rounded at the end.
-func exactMoments(latencies []time.Duration) (average, stddev float64) {
-	n := new(big.Rat).SetInt64(int64(len(latencies)))
-	sum := new(big.Int)
-	for _, latency := range latencies {
-		sum.Add(sum, big.NewInt(int64(latency)))
+// TestMomentsAreExact: of latencies around a day that differ by 2 ns, the squares of floating-point numbers keep nothing.
+func TestMomentsAreExact(t *testing.T) {
+	for _, day := range []time.Duration{1 << 46, 1<<46 + 1, 1<<47 - 1} {
+		d := newDistribution(seriesOf(slices.Repeat([]time.Duration{day - 1, day + 1}, exactSamples)), 0)
+		assert.Equal(t, [2]float64{d.MeanS, d.StddevS}, [2]float64{day.Seconds(), 1e-9}, "mean and deviation")
 	}
-	mean := new(big.Rat).Quo(new(big.Rat).SetInt(sum), n)
-	deviations := new(big.Int) // of latencies * n from the sum, squared
-	for _, latency := range latencies {
-		d := new(big.Int).Mul(big.NewInt(int64(latency)), n.Num())
-		d.Sub(d, sum)
-		deviations.Add(deviations, d.Mul(d, d))
-	}
-	cube := new(big.Int).Exp(n.Num(), big.NewInt(3), nil)
-	variance := new(big.Float).SetPrec(200).SetRat(new(big.Rat).SetFrac(deviations, cube))
-	root := variance.Sqrt(variance)
-	stddev, _ = root.Quo(root, big.NewFloat(1e9)).Float64()
-	average, _ = mean.Quo(mean, new(big.Rat).SetInt64(1e9)).Float64()
-	return average, stddev
 }
 
 // TestMemoryDoesNotGrowWithTheRun measures the heap after one and after three times as many requests as are kept.
@@ -250,17 +219,12 @@ func TestMemoryDoesNotGrowWithTheRun(t *testing.T) {
 		runtime.ReadMemStats(&memory)
 		return int64(memory.HeapAlloc)
 	}
-	first := heap()
-	heap()
-	if last := heap(); last-first > 1<<20 {
-		t.Errorf("%d bytes after %d requests, %d after three times as many", first, exactSamples, last)
-	}
-	if allocations := testing.AllocsPerRun(10_000, func() {
+	first, _, last := heap(), heap(), heap()
+	assert.That(t, last-first <= 1<<20, "%d bytes at first, %d after three times as many requests", first, last)
+	assert.Equal(t, testing.AllocsPerRun(10_000, func() {
 		at += 10 * time.Microsecond
 		r.Add(0, record(at-time.Millisecond, 0, time.Millisecond, load.Range, load.OK, store.OK))
-	}); allocations > 0 {
-		t.Errorf("%v allocations for each request", allocations)
-	}
+	}), 0, "allocations for each request")
 }
 
 func TestTimelinesAreBounded(t *testing.T) {
@@ -305,15 +269,12 @@ func TestIntervalsThatAreJoined(t *testing.T) {
 		if row.OK == 0 {
 			continue
 		}
-		if gap := *row.FirstOKNs - before; *row.GapNs < gap || *row.GapEndNs < *row.FirstOKNs ||
-			*row.GapEndNs > *row.LastOKNs || *row.FirstOKNs/2e9 != int64(i) || *row.LastOKNs/2e9 != int64(i) {
-			t.Fatalf("row %d: successes from %d to %d, the longest gap is %d to %d", i, *row.FirstOKNs, *row.LastOKNs,
-				*row.GapNs, *row.GapEndNs)
-		}
-		before = *row.LastOKNs
+		first, last, gap, end := *row.FirstOKNs, *row.LastOKNs, *row.GapNs, *row.GapEndNs
+		assert.Must(t, gap >= first-before && end >= first && end <= last && first/2e9 == int64(i) && last/2e9 == int64(i),
+			"row %d: successes from %d to %d, the longest gap is %d to %d", i, first, last, gap, end)
+		before = last
 	}
-	assert.That(t, sum.OK == (maxRows+100)/2-6 && sum.Failed == (maxRows+100)/4-2 && sum.Unknown == (maxRows+100)/4-2,
-		"the rows have %d ok, %d failed, %d unknown", sum.OK, sum.Failed, sum.Unknown)
+	assert.Equal(t, sum, Row{OK: (maxRows+100)/2 - 6, Failed: (maxRows+100)/4 - 2, Unknown: (maxRows+100)/4 - 2}, "rows")
 	assert.That(t, timeline.gap == 15*time.Second && timeline.gapStart == 97*time.Second+500*time.Millisecond,
 		"the longest gap is %v from %v", timeline.gap, timeline.gapStart)
 }
@@ -336,10 +297,9 @@ func TestTheLongestGapIsThatOfTheLoad(t *testing.T) {
 		for _, at := range c.successes {
 			timeline.add(at*time.Millisecond, load.OK, time.Millisecond)
 		}
-		if timeline.rows(9 * time.Second); timeline.gap != c.gap*time.Millisecond ||
-			timeline.gapStart != c.start*time.Millisecond {
-			t.Errorf("successes at %v ms of %d: the longest gap is %v from %v", c.successes, c.window, timeline.gap,
-				timeline.gapStart)
-		}
+		timeline.rows(9 * time.Second)
+		assert.Equal(t, [2]time.Duration{timeline.gap, timeline.gapStart},
+			[2]time.Duration{c.gap * time.Millisecond, c.start * time.Millisecond}, "successes at %v ms of %d", c.successes,
+			c.window)
 	}
 }

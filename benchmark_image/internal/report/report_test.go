@@ -72,8 +72,7 @@ func spread(n int) []time.Duration {
 func TestTextIsThatOfEtcdsTool(t *testing.T) {
 	sampled := fixed("range", 2*time.Second, spread(50), nil)
 	sampled.series = []second{{1700000000, 30, 1e6, 5e6, 60e6}, {unix: 1700000001}, {1700000002, 20, 1e6, 18e6, 90e6}}
-	drain, busy, delay := 0.25, 0.125, 0.5
-	sampled.DrainS, sampled.BusyRatio, sampled.RunDelayS = &drain, &busy, &delay
+	sampled.DrainS, sampled.BusyRatio, sampled.RunDelayS = new(0.25), new(0.125), new(0.5)
 	sampled.PauseS, sampled.Pauses, sampled.PausedS = 0.15, 10, 1.5
 	cut := fixed("put", time.Second, spread(5), nil)
 	cut.Requests, cut.Abandoned, cut.Outcomes.Unknown = 10000, 100, 100
@@ -120,27 +119,12 @@ func TestARunWithoutAnswers(t *testing.T) {
 	assert.That(t, r.Problem() == want, "problem %q, want %q", r.Problem(), want)
 }
 
-// TestPercentiles compares with the definition of the nearest rank, counted out.
-func TestPercentiles(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
+// TestRanks compares with the definition of the nearest rank: the smallest that is at least p percent of all.
+func TestRanks(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 10, 11, 99, 100, 101, 999, 1000, 1001} {
-		latencies := make([]time.Duration, n)
-		for i := range latencies {
-			latencies[i] = time.Duration(random.IntN(n)+1) * time.Microsecond
-		}
-		slices.Sort(latencies)
 		for _, p := range append([]float64{0.001, 100}, TextPercentiles...) {
-			got := nearestRank(latencies, p)
-			want := slices.IndexFunc(latencies, func(candidate time.Duration) bool {
-				within := 0
-				for _, other := range latencies {
-					if other <= candidate {
-						within++
-					}
-				}
-				return within*100_000 >= int(math.Round(p*1000))*n
-			})
-			assert.That(t, got == latencies[want], "%v%% of %d is %v, want %v", p, n, got, latencies[want])
+			got, share := rank(n, p), int(math.Round(p*1000))*n // in 100,000ths
+			assert.That(t, got*100_000 >= share && (got-1)*100_000 < share, "%v%% of %d has the rank %d", p, n, got)
 		}
 	}
 }
@@ -157,16 +141,13 @@ func TestAGeneratorThatWasHeldUpSaysSo(t *testing.T) {
 		{"the generator itself stood still 10 times, for 0.600 s in all and at worst for 0.060 s",
 			func(r *Result) { r.PauseS, r.Pauses, r.PausedS = 0.06, 10, 0.6 }},
 		{"the generator waited for a core for 0.600 of 10.000 s",
-			func(r *Result) { delay := 0.6; r.RunDelayS = &delay }},
-		{"the generator was busy for 95.0 % of the time: it was the limit",
-			func(r *Result) { busy := 0.95; r.BusyRatio = &busy }},
+			func(r *Result) { r.RunDelayS = new(0.6) }},
+		{"the generator was busy for 95.0 % of the time: it was the limit", func(r *Result) { r.BusyRatio = new(0.95) }},
 	} {
 		r := fixed("put", 10*time.Second, spread(5), nil)
-		busy, delay := 0.9, 0.5
-		r.BusyRatio, r.RunDelayS = &busy, &delay
-		if c.change(r); r.Note() != c.want {
-			t.Errorf("got %q, want %q", r.Note(), c.want)
-		}
+		r.BusyRatio, r.RunDelayS = new(0.9), new(0.5)
+		c.change(r)
+		assert.Equal(t, r.Note(), c.want, "note")
 	}
 }
 
@@ -255,39 +236,32 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 // TestTheRateThatWasAchieved: it is about the starts, and a single answer that takes long does not change it.
 func TestTheRateThatWasAchieved(t *testing.T) {
 	const requests, rate, every = 200, 2000, 500 * time.Microsecond
-	achieved := func(unsent int, service func(int) time.Duration) float64 {
-		run := load.Result{Measured: true, Due: requests + unsent}
+	for name, c := range map[string]struct {
+		service, last time.Duration
+		unsent        int
+		want          float64
+	}{
+		"at once":                 {1, 1, 0, 2000},
+		"the last takes long":     {1, 300 * time.Millisecond, 0, 2000},
+		"half of them never sent": {1, 1, 200, 1000},
+		// The last was due at 99.5 ms; 10 ms later 55 have been sent.
+		"each takes 2 ms": {2 * time.Millisecond, 2 * time.Millisecond, 0, 550},
+	} {
 		var records []load.Record
 		var free time.Duration // when the one client may send again
 		for i := range requests {
-			start := time.Duration(i) * every
-			lag := max(free-start, 0)
-			free = start + lag + service(i)
-			records = append(records, record(start, lag, service(i), load.Range, load.OK, store.OK))
-		}
-		run.Took = free
-		var r Result
-		r.Complete(run, recorded(records, Plan{Rate: rate, LastStart: (requests - 1) * every}))
-		return *r.RateAchieved
-	}
-	for name, c := range map[string]struct {
-		service func(int) time.Duration
-		unsent  int
-		want    float64
-	}{
-		"at once": {func(int) time.Duration { return 1 }, 0, 2000},
-		"the last takes long": {func(i int) time.Duration {
+			start, service := time.Duration(i)*every, c.service
 			if i == requests-1 {
-				return 300 * time.Millisecond
+				service = c.last
 			}
-			return 1
-		}, 0, 2000},
-		"half of them never sent": {func(int) time.Duration { return 1 }, 200, 1000},
-		// The last was due at 99.5 ms; 10 ms later 55 have been sent.
-		"each takes 2 ms": {func(int) time.Duration { return 2 * time.Millisecond }, 0, 550},
-	} {
-		got := achieved(c.unsent, c.service)
-		assert.That(t, math.Abs(got-c.want) <= 1e-6, "%s: %v/s, want %v", name, got, c.want)
+			lag := max(free-start, 0)
+			free = start + lag + service
+			records = append(records, record(start, lag, service, load.Range, load.OK, store.OK))
+		}
+		var r Result
+		r.Complete(load.Result{Measured: true, Due: requests + c.unsent, Took: free},
+			recorded(records, Plan{Rate: rate, LastStart: (requests - 1) * every}))
+		assert.That(t, math.Abs(*r.RateAchieved-c.want) <= 1e-6, "%s: %v/s, want %v", name, *r.RateAchieved, c.want)
 	}
 }
 
@@ -301,19 +275,21 @@ func TestTheDrainIsNoPartOfTheThroughput(t *testing.T) {
 			load.OK, store.OK))
 	}
 	records = append(records, record(duration, 0, 3*duration, load.Range, load.OK, store.OK))
-	figures := func(duration time.Duration) (r Result) {
-		r.Complete(run, recorded(records, Plan{Duration: duration}))
-		return r
-	}
-	if r := figures(duration); r.RequestsPerS != 400 || math.Abs(*r.DrainS-0.3) > 1e-9 || r.OK != 41 {
-		t.Errorf("%v/s with a drain of %v s and %d answers, want 40 in %v", r.RequestsPerS, *r.DrainS, r.OK, duration)
-	}
-	if r := figures(0); r.DrainS != nil || r.RequestsPerS != 102.5 {
-		t.Errorf("a number of requests: %v/s, want 41 in %v s; a drain: %v", r.RequestsPerS, r.TotalS, r.DrainS != nil)
-	}
-	run.Reason = "enough" // ended early, after the last answer
-	if r := figures(time.Hour); r.RequestsPerS != 102.5 || *r.DrainS != 0 {
-		t.Errorf("ended early: %v/s, want 41 in %v s; a drain of %v s", r.RequestsPerS, r.TotalS, *r.DrainS)
+	for _, c := range []struct {
+		duration time.Duration
+		reason   string
+		perS     float64
+		drainS   *float64
+	}{
+		{duration, "", 400, new((3 * duration).Seconds())},
+		{0, "", 102.5, nil},                    // a number of requests: 41 in 0.4 s
+		{time.Hour, "enough", 102.5, new(0.0)}, // ended early, after the last answer
+	} {
+		var r Result
+		run.Reason = c.reason
+		r.Complete(run, recorded(records, Plan{Duration: c.duration}))
+		assert.That(t, r.OK == 41 && r.RequestsPerS == c.perS, "%v: %d, %v/s", c.duration, r.OK, r.RequestsPerS)
+		assert.Equal(t, r.DrainS, c.drainS, "%v: drain", c.duration)
 	}
 }
 
