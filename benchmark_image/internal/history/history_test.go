@@ -60,9 +60,8 @@ func TestAHistoryThatLacksOperationsIsRefused(t *testing.T) {
 	written(t, &file, slices.Repeat(someOperations, 100))
 	whole := file.Bytes()
 	for end := 0; end < len(whole); end += 97 {
-		if _, err := Read(bytes.NewReader(whole[:end]), func(Operation) {}); !errors.Is(err, ErrIncomplete) {
-			t.Errorf("%d of %d bytes: %v", end, len(whole), err)
-		}
+		_, err := Read(bytes.NewReader(whole[:end]), func(Operation) {})
+		assert.That(t, errors.Is(err, ErrIncomplete), "%d of %d bytes: %v", end, len(whole), err)
 	}
 	reader, writer := io.Pipe()
 	w := NewWriter(writer, "", 8)
@@ -84,17 +83,19 @@ func TestAHistoryThatLacksOperationsIsRefused(t *testing.T) {
 }
 
 func TestWhatIsNoHistoryIsRefused(t *testing.T) {
-	_, problem := Read(strings.NewReader(`{"history":1,"began_ns":5}`), nil)
-	assert.That(t, problem != nil && !errors.Is(problem, ErrIncomplete), "no compressed file: %v", problem)
-	for _, line := range []string{`{"client":0,"op":"delete","outcome":"ok"}`, `{"client":0,"op":"put","outcome":"fine"}`,
-		`{"client":0,"op":"put","outcome":"ok","value":"x"}`, `{"client":0,"op":"get","outcome":"ok","invoked":5}`, `[`} {
-		if _, err := Read(packed(t, "{\"history\":1}\n"+line+"\n"), func(Operation) {}); err == nil || errors.Is(err,
-			ErrIncomplete) {
-			t.Errorf("%s: %v", line, err)
-		}
+	const header = `{"history":1}` + "\n"
+	for name, file := range map[string]io.Reader{
+		"not compressed":       strings.NewReader(`{"history":1,"began_ns":5}`),
+		"another version":      packed(t, `{"history":2}`+"\n"),
+		"an unknown operation": packed(t, header+`{"client":0,"op":"delete","outcome":"ok"}`+"\n"),
+		"an unknown outcome":   packed(t, header+`{"client":0,"op":"put","outcome":"fine"}`+"\n"),
+		"an unknown value":     packed(t, header+`{"client":0,"op":"put","outcome":"ok","value":"x"}`+"\n"),
+		"a time alone":         packed(t, header+`{"client":0,"op":"get","outcome":"ok","invoked":5}`+"\n"),
+		"no object":            packed(t, header+"[\n"),
+	} {
+		_, err := Read(file, func(Operation) {})
+		assert.That(t, err != nil && !errors.Is(err, ErrIncomplete), "%s: %v", name, err)
 	}
-	_, fault := Read(packed(t, "{\"history\":2}\n"), nil)
-	assert.That(t, fault != nil && !errors.Is(fault, ErrIncomplete), "another version: %v", fault)
 }
 
 func TestAStoresHistoryIsWholeIfMarkedSo(t *testing.T) {
@@ -111,7 +112,8 @@ func TestAStoresHistoryIsWholeIfMarkedSo(t *testing.T) {
 		event: {Events: events},
 	} {
 		got, err := ReadLog(packed(t, text))
-		assert.That(t, err == nil && reflect.DeepEqual(*got, want), "%q: %+v, %v", text, got, err)
+		assert.OK(t, err)
+		assert.Equal(t, *got, want, "%q", text)
 	}
 }
 
@@ -120,8 +122,7 @@ func packed(t *testing.T, text string) io.Reader {
 	var file bytes.Buffer
 	w := newGzip(&file)
 	_, err := io.WriteString(w, text)
-	assert.Must(t, err == nil, "%v", err)
-	assert.OK(t, w.Close())
+	assert.OK(t, err, w.Close())
 	return &file
 }
 

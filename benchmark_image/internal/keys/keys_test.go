@@ -3,7 +3,6 @@ package keys
 import (
 	"bytes"
 	"compress/flate"
-	"errors"
 	"math"
 	"testing"
 
@@ -12,10 +11,8 @@ import (
 
 func TestRoomAndMinSizeAgree(t *testing.T) {
 	for _, c := range []struct{ size, room int }{{1, 62}, {2, 3844}, {4, 14776336}, {8, 218340105584896}} {
-		got := Room(c.size)
-		assert.That(t, got == c.room, "Room(%d) = %d, want %d", c.size, got, c.room)
-		assert.Equal(t, MinSize(c.room), c.size, "MinSize(%d)", c.room)
-		assert.Equal(t, MinSize(c.room+1), c.size+1, "MinSize(%d)", c.room+1)
+		assert.Equal(t, [3]int{Room(c.size), MinSize(c.room), MinSize(c.room + 1)}, [3]int{c.room, c.size, c.size + 1},
+			"size %d: room, its size, that of one more", c.size)
 	}
 	assert.That(t, Room(1024) > 0 && Room(11) > 0, "Room overflows for large sizes")
 }
@@ -27,32 +24,27 @@ func TestNumbersOfKeys(t *testing.T) {
 		previous, buffer := "", Append(nil, 61, c.size+2)
 		for i := range c.space {
 			key := Append(append(buffer[:0], "p/"...), uint64(i), c.size)
-			if text := string(key); len(text) != 2+c.size || text <= previous {
-				t.Fatalf("key %d of size %d is %q, after %q", i, c.size, text, previous)
-			}
+			assert.Must(t, len(key) == 2+c.size && string(key) > previous, "key %d is %q, after %q", i, key, previous)
 			previous = string(key)
 			n, ok := Number(key, "p/", c.size)
 			assert.Must(t, ok && n == uint64(i), "%q is number %d, %v; want %d", key, n, ok, i)
-			before := Before(key, "p/", c.size, c.space)
-			assert.Must(t, before == uint64(i), "%d of %d keys sort before %q, want %d", before, c.space, key, i)
-			if before := Before(append(key, 0), "p/", c.size, c.space); before != uint64(i)+1 {
-				t.Fatalf("%d of %d keys sort before what follows on %q, want %d", before, c.space, key, i+1)
-			}
+			before, after := Before(key, "p/", c.size, c.space), Before(append(key, 0), "p/", c.size, c.space)
+			assert.Must(t, before == uint64(i) && after == uint64(i)+1,
+				"of %d keys, %d sort before %q and %d before what follows on it", c.space, before, key, after)
 		}
 		none, all := Before(nil, "p/", c.size, c.space), Before([]byte("p0"), "p/", c.size, c.space)
-		assert.That(t, none == 0 && all == uint64(c.space), "%d of %d keys sort before all keys, %d before a later prefix",
-			none, c.space, all)
+		assert.Equal(t, [2]uint64{none, all}, [2]uint64{0, uint64(c.space)}, "keys before all, and before a later prefix")
 	}
 	for _, key := range []string{"", "p", "p/", "p/0", "p/000", "q/00", "p/0-", "p/0\x00", "p/\xff0", "P/00"} {
 		n, ok := Number([]byte(key), "p/", 2)
 		assert.That(t, !ok, "%q is number %d", key, n)
 	}
+	for _, key := range []string{"AzL8n0Y58m8", "zzzzzzzzzzz", "100000000000"} { // beyond the largest number
+		n, ok := Number([]byte(key), "", len(key))
+		assert.That(t, !ok, "%q is number %d", key, n)
+	}
 	largest, known := Number([]byte("AzL8n0Y58m7"), "", 11)
 	assert.That(t, known && largest == math.MaxInt, "the key of the largest number is number %d, %v", largest, known)
-	for _, key := range []string{"AzL8n0Y58m8", "zzzzzzzzzzz", "100000000000"} {
-		n, ok := Number([]byte(key), "", len(key))
-		assert.That(t, !ok, "%q, beyond the largest number, is number %d", key, n)
-	}
 }
 
 func TestEveryOrderUsesEachKeyOnceBeforeAnyTwice(t *testing.T) {
@@ -64,8 +56,7 @@ func TestEveryOrderUsesEachKeyOnceBeforeAnyTwice(t *testing.T) {
 				for i := range space {
 					key := order.Key(round*space + i)
 					assert.Must(t, key < uint64(space) && !seen[key],
-						"sequential %v, space %d, round %d: request %d uses key %d again or outside", sequential, space, round, i,
-						key)
+						"sequential %v, %d keys, round %d: request %d uses key %d", sequential, space, round, i, key)
 					seen[key] = true
 				}
 			}
@@ -93,11 +84,9 @@ func TestRandomOrderDependsOnTheSeedOnly(t *testing.T) {
 func TestValues(t *testing.T) {
 	for _, size := range []int{0, 1, 64, 256, 1 << 20} {
 		values := NewValues(size, 3)
-		got := len(values.At(12345))
-		assert.That(t, got == size, "a value of size %d has %d bytes", size, got)
+		assert.Equal(t, len(values.At(12345)), size, "size of a value")
 		assert.That(t, bytes.Equal(values.At(5), NewValues(size, 3).At(5)), "values of size %d are not repeatable", size)
-		assert.That(t, size < 64 || !bytes.Equal(values.At(5), values.At(6)), "neighbouring values of size %d are equal",
-			size)
+		assert.That(t, size < 64 || !bytes.Equal(values.At(5), values.At(6)), "neighbours of size %d are equal", size)
 	}
 }
 
@@ -106,10 +95,8 @@ func TestValuesResistCompression(t *testing.T) {
 	var packed bytes.Buffer
 	w, err := flate.NewWriter(&packed, flate.BestCompression)
 	_, written := w.Write(NewValues(size, 1).At(0))
-	// 62 letters carry 5.95 bits of each byte's 8.
-	if err := errors.Join(err, written, w.Close()); err != nil || packed.Len() < size*70/100 {
-		t.Errorf("%d bytes were compressed to %d: %v", size, packed.Len(), err)
-	}
+	assert.OK(t, err, written, w.Close())
+	assert.That(t, packed.Len() >= size*70/100, "%d bytes became %d", size, packed.Len()) // 5.95 bits of each byte's 8
 }
 
 func TestDrawsAreUniformAndDependOnSeedAndStreamOnly(t *testing.T) {
@@ -133,24 +120,19 @@ func TestDistributions(t *testing.T) {
 	const n = 100_000
 	for _, space := range []int{1, 2, 10, 1000} {
 		for _, exponent := range []float64{0, 0.5, 0.99, 1, 1.2, 3} {
-			order, weight, total := NewUniform(space, 3), make([]float64, space), 0.0
+			order, again, weight, total := NewUniform(space, 3), NewUniform(space, 3), make([]float64, space), 0.0
 			if exponent > 0 {
-				order = NewZipfian(space, exponent, 3)
+				order, again = NewZipfian(space, exponent, 3), NewZipfian(space, exponent, 3)
 			}
 			for k := range weight {
 				weight[k] = math.Pow(float64(k+1), -exponent)
 				total += weight[k]
 			}
-			again := order
-			if exponent > 0 {
-				again = NewZipfian(space, exponent, 3)
-			}
 			counts := make([]int, space)
 			for i := range n {
-				if key := order.Key(i); key != again.Key(i) {
-					t.Fatalf("space %d, exponent %v: request %d uses key %d and %d", space, exponent, i, key, again.Key(i))
-				}
-				counts[order.Key(i)]++
+				key := order.Key(i)
+				assert.Must(t, key == again.Key(i), "space %d, exponent %v: request %d is not the same again", space, exponent, i)
+				counts[key]++
 			}
 			for k, count := range counts {
 				p := weight[k] / total
@@ -169,19 +151,16 @@ func TestVersionsTellTheirWriters(t *testing.T) {
 		for _, id := range []ID{{Run: 1}, {Run: MaxRun, Client: 9999, Number: 9_999_999}, {Run: 5, Client: 3, Number: 1}} {
 			head, tail := values.Version(nil, 17, id)
 			value := append(bytes.Clone(head), tail...)
-			if got, ok := values.Writer(17, value); !ok || got != id || len(value) != size {
-				t.Errorf("%d bytes: %+v, %v, want %+v", len(value), got, ok, id)
-			}
-			if got, err := ParseID(id.String()); err != nil || got != id || id.String() != string(value[:NameSize]) {
-				t.Errorf("%q: %+v, %v", id.String(), got, err)
-			}
+			got, ok := values.Writer(17, value)
+			assert.That(t, ok && got == id && len(value) == size, "%d bytes: %+v, %v, want %+v", len(value), got, ok, id)
+			named, err := ParseID(id.String())
+			assert.That(t, err == nil && named == id && id.String() == string(value[:NameSize]), "%q: %+v, %v", id, named, err)
 			_, ofAnotherKey := values.Writer(18, value)
-			assert.That(t, !ofAnotherKey, "%q is taken for a version of another key", value[:VersionSize])
 			_, ofAnotherSeed := NewValues(size, 8).Writer(17, value)
-			assert.That(t, !ofAnotherSeed, "%q is taken for a version of another seed", value[:VersionSize])
-			if _, ok := values.Writer(17, value[:size-1]); ok {
-				t.Error("a version that is cut off is accepted")
-			}
+			_, cutOff := values.Writer(17, value[:size-1])
+			assert.That(t, !ofAnotherKey && !ofAnotherSeed && !cutOff,
+				"%q is taken for one of another key: %v, of another seed: %v, or cut off: %v", value[:VersionSize], ofAnotherKey,
+				ofAnotherSeed, cutOff)
 			for at := range min(size, 300) {
 				own := value[at]
 				for _, c := range []byte{0, '0', 'z'} {
@@ -201,9 +180,8 @@ func TestValuesOfADataSetHaveNoWriter(t *testing.T) {
 		id, ok := values.Writer(3, values.At(3))
 		assert.That(t, ok && id == (ID{}) && id.String() == "=", "%d bytes: %+v, %v", size, id, ok)
 	}
-	if id, err := ParseID("="); err != nil || id != (ID{}) {
-		t.Errorf("%+v, %v", id, err)
-	}
+	none, err := ParseID("=")
+	assert.That(t, err == nil && none == (ID{}), "%+v, %v", none, err)
 	for _, name := range []string{"", "-", "00000000000000", "0000000000000000", "000000000000000", "00000100000000-"} {
 		id, err := ParseID(name)
 		assert.That(t, err != nil, "%q is %+v", name, id)
@@ -214,12 +192,10 @@ func TestVersionsDoNotAllocate(t *testing.T) {
 	values := NewValues(1000, 1)
 	var room [VersionSize]byte
 	value := make([]byte, 0, 1000)
-	if n := testing.AllocsPerRun(1000, func() {
+	assert.Equal(t, testing.AllocsPerRun(1000, func() {
 		head, tail := values.Version(room[:0], 5, ID{Run: 9, Client: 2, Number: 77})
 		value = append(append(value[:0], head...), tail...)
 		_, ok := values.Writer(5, value)
 		assert.That(t, ok, "refused")
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	}), 0, "allocations")
 }
