@@ -22,11 +22,9 @@ func TestAViolationThatWasFoundOutlivesTheMemory(t *testing.T) {
 	var found atomic.Pointer[verify.Result]
 	o := first(nil, over, &found, 7)
 	assert.That(t, o.result.Verdict == verify.Undecided && strings.Contains(o.result.Reason, "7 bytes"), "%+v", o.result)
-	found.Store(&verify.Result{Verdict: verify.Violated, Reason: "no order"})
-	if o := first(nil, over, &found,
-		7); o.err != nil || o.result.Verdict != verify.Violated || o.result.Reason != "no order" {
-		t.Errorf("%+v, %v", o.result, o.err)
-	}
+	violation := &verify.Result{Verdict: verify.Violated, Reason: "no order"}
+	found.Store(violation)
+	assert.Equal(t, first(nil, over, &found, 7), outcome{result: violation}, "with a violation")
 }
 
 // violated is the file of a history in which a read finds what had been replaced.

@@ -85,30 +85,26 @@ func TestABenchmarkUnderWay(t *testing.T) {
 		simulated.Sleep(3*time.Second + requestTime/2)
 		_, _, answer := s.send("GET", "/progress", "")
 		job := jobOf(t, answer)
-		wanted := fmt.Sprintf(`{"running":true,"job":%q,"operation":"put","done":300,"total":1000,"errors":0,`+
-			`"warmup_done":0,"began_ns":null,"elapsed_s":3.005,"client_silent_s":0.005}`, job)
-		assert.That(t, string(answer) == wanted+"\n", "%s, want %s", answer, wanted)
-		for path, want := range map[string]string{
-			"/benchmark/write": thousand, "/benchmark/history": "", spec.ResultPath + job: "",
+		assert.Equal(t, string(answer), fmt.Sprintf(`{"running":true,"job":%q,"operation":"put","done":300,"total":1000,`+
+			`"errors":0,"warmup_done":0,"began_ns":null,"elapsed_s":3.005,"client_silent_s":0.005}`+"\n", job), "progress")
+		for path, method := range map[string]string{
+			"/benchmark/write": "POST", "/benchmark/history": "GET", spec.ResultPath + job: "GET",
 		} {
-			method := map[bool]string{true: "GET", false: "POST"}[want == ""]
-			status, _, answer := s.send(method, path, want)
+			status, _, answer := s.send(method, path, thousand)
 			assert.That(t, status == 409, "%s %s meanwhile: %d %s", method, path, status, answer)
 		}
 		simulated.Sleep(2 * time.Second)
 		_, _, reply := s.send("POST", "/benchmark/cancel", "")
-		assert.That(t, string(reply) == "{\"cancelled\":true}\n", "cancel: %s", reply)
+		assert.Equal(t, string(reply), "{\"cancelled\":true}\n", "cancel")
 		r := <-answered
 		f := failed(t, r.answer)
 		assert.That(t, r.status == 500 && f.Message == "cancelled" && f.Result != nil && f.Result.OK == 500 &&
 			*f.Job == job && *f.Result.Job == job, "%d %s", r.status, r.answer)
-		_, _, said := s.send("POST", "/benchmark/cancel", "")
-		assert.That(t, string(said) == "{\"cancelled\":false}\n", "cancel of nothing: %s", said)
-		const idle = `{"running":false,"job":null,"operation":null,"done":0,"total":0,"errors":0,"warmup_done":0,` +
-			`"began_ns":null,"elapsed_s":0,"client_silent_s":0}`
-		if _, _, answer := s.send("GET", "/progress", ""); string(answer) != idle+"\n" {
-			t.Errorf("progress of nothing: %s", answer)
-		}
+		_, _, reply = s.send("POST", "/benchmark/cancel", "")
+		assert.Equal(t, string(reply), "{\"cancelled\":false}\n", "cancel of nothing")
+		_, _, answer = s.send("GET", "/progress", "")
+		assert.Equal(t, string(answer), `{"running":false,"job":null,"operation":null,"done":0,"total":0,"errors":0,`+
+			`"warmup_done":0,"began_ns":null,"elapsed_s":0,"client_silent_s":0}`+"\n", "progress of nothing")
 		for i, want := range []int{500, 404} {
 			status, _, kept := s.send("GET", spec.ResultPath+job, "")
 			assert.That(t, status == want && (i != 0 || bytes.Equal(kept, r.answer)), "fetched %d times: %d %s", i+1, status,
@@ -130,15 +126,14 @@ func TestTheProgressIsStreamed(t *testing.T) {
 		simulated.Sleep(requestTime / 2)
 		status, header, answer := s.send("GET", "/progress/stream", "")
 		var done []int
-		for lines := bufio.NewScanner(bytes.NewReader(answer)); lines.Scan(); {
+		for line := range bytes.Lines(answer) {
 			var status Status
-			err := json.Unmarshal(lines.Bytes(), &status)
-			assert.That(t, err == nil && status.Running == (status.Total == 90), "%v in %s", err, lines.Bytes())
+			err := json.Unmarshal(line, &status)
+			assert.That(t, err == nil && status.Running == (status.Total == 90), "%v in %s", err, line)
 			done = append(done, status.Done)
 		}
-		got := fmt.Sprint(done)
-		assert.That(t, status == 200 && got == "[0 20 40 60 80 0]" && header.Get("Content-Type") == "application/x-ndjson",
-			"%d %v %s", status, header, got)
+		assert.Equal(t, done, []int{0, 20, 40, 60, 80, 0}, "requests that are done")
+		assert.That(t, status == 200 && header.Get("Content-Type") == "application/x-ndjson", "%d %v", status, header)
 		s.Runner.Cancel()
 		<-second
 	})
@@ -148,8 +143,8 @@ func TestStreamsAreBounded(t *testing.T) {
 	s := simulate(t, decodeOnly)
 	s.streams.Store(maxStreams)
 	status, _, answer := s.send("GET", "/progress/stream", "")
-	assert.That(t, status == 429 && strings.Contains(string(answer), "16"), "%d %s", status, answer)
-	assert.That(t, s.streams.Load() == maxStreams, "a refused stream is counted")
+	assert.That(t, status == 429 && strings.Contains(string(answer), "16") && s.streams.Load() == maxStreams,
+		"%d %s; %d are counted", status, answer, s.streams.Load())
 }
 
 // TestClientsThatMisbehave has what a client prints, and how it ends.
@@ -202,9 +197,8 @@ func TestABenchmarkIsBounded(t *testing.T) {
 		field string
 		limit time.Duration
 	}{
-		`{"endpoints":"[::1]:1"}`:                    {`"runTimeout":86400`, 24 * time.Hour},
-		`{"endpoints":"[::1]:1","runTimeout":86400}`: {`"runTimeout":86400`, 24 * time.Hour},
-		`{"endpoints":"[::1]:1","runTimeout":0.5}`:   {`"runTimeout":0.5`, 500 * time.Millisecond},
+		`{"endpoints":"[::1]:1"}`:                  {`"runTimeout":86400`, 24 * time.Hour},
+		`{"endpoints":"[::1]:1","runTimeout":0.5}`: {`"runTimeout":0.5`, 500 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := simulated.Now()
@@ -215,13 +209,10 @@ func TestABenchmarkIsBounded(t *testing.T) {
 				return errors.Join(err, ctx.Err())
 			})
 			_, _, answer := s.send("POST", "/benchmark/write", body)
-			took := simulated.Now().Sub(began)
-			assert.That(t, took == want.limit+endGrace, "%s: it takes %v", body, took)
+			assert.Equal(t, simulated.Now().Sub(began), want.limit+endGrace, "%s: how long it takes", body)
 			message := failed(t, answer).Message
-			for _, part := range []string{
-				": {\"operation\":\"put\",\"endpoints\":\"[::1]:1\",", want.field,
-				"[client run --output=json --progress=json --allow=0.0.0.0/0,::/0]",
-			} {
+			for _, part := range []string{`: {"operation":"put","endpoints":"[::1]:1",`, want.field,
+				"[client run --output=json --progress=json --allow=0.0.0.0/0,::/0]"} {
 				assert.That(t, strings.Contains(message, part), "%s: the client is given %s, want %q", body, message, part)
 			}
 		})
@@ -237,8 +228,7 @@ func TestTheGraceFollowsTheWork(t *testing.T) {
 	} {
 		r := &Runner{current: &job{}}
 		r.current.heard.Store(&heard{Progress: report.Progress{Done: done}})
-		grace := r.Grace()
-		assert.That(t, grace == want, "%d requests: %v, want %v", done, grace, want)
+		assert.Equal(t, r.Grace(), want, "%d requests", done)
 	}
 }
 
@@ -304,10 +294,7 @@ func exchange(t *testing.T, s *server, request []byte) (answers []*http.Response
 	go serving.Serve(listener)
 	defer func() {
 		close(listener)
-		err := ours.Close()
-		assert.That(t, err == nil, "%v", err)
-		problem := serving.Close()
-		assert.That(t, problem == nil, "%v", problem)
+		assert.OK(t, ours.Close(), serving.Close())
 		synctest.Wait()
 	}()
 	assert.OK(t, ours.SetDeadline(simulated.Now().Add(time.Minute)))

@@ -133,15 +133,13 @@ func TestAStoppedClientIsSeenAndReplaced(t *testing.T) {
 	runningJob(t, s.Handler)
 	children.mu.Lock()
 	for pid := range children.own {
-		err := syscall.Kill(pid, syscall.SIGSTOP)
-		assert.That(t, err == nil, "%v", err)
+		assert.OK(t, syscall.Kill(pid, syscall.SIGSTOP))
 	}
 	children.mu.Unlock()
 	hang.Until(t, "silence", func() bool { return s.Runner.Status().ClientSilentS > 0.5 })
 	s.Runner.Cancel()
-	if r := <-answered; !strings.Contains(string(r.answer), "benchmark-client ended without a report (signal: killed)") {
-		t.Errorf("%s", r.answer)
-	}
+	r := <-answered
+	assert.That(t, strings.Contains(string(r.answer), "ended without a report (signal: killed)"), "%s", r.answer)
 	status, _, answer := s.send("POST", "/benchmark/write", fmt.Sprintf(body, 10))
 	assert.That(t, status == 200, "the next one: %d %s", status, answer)
 }
@@ -161,9 +159,8 @@ func TestClientsThatEnd(t *testing.T) {
 			runningJob(t, s.Handler)
 			s.Runner.Cancel()
 		}
-		if r := <-answered; r.status != 500 || !strings.Contains(string(r.answer), want) {
-			t.Errorf("%d %s, want %q", r.status, r.answer, want)
-		}
+		r := <-answered
+		assert.That(t, r.status == 500 && strings.Contains(string(r.answer), want), "%d %s, want %q", r.status, r.answer, want)
 	}
 }
 
@@ -178,22 +175,22 @@ func whole(t *testing.T, client, allowed string, hosts ...string) (s *server, en
 	h.Runner.Client, h.Runner.Allow, h.Hosts.Names = client, allowed, hosts
 	go func() { served <- Serve(ctx, listener, h) }()
 	return &server{t: t, client: http.DefaultClient, url: "http://" + listener.Addr().String()}, func() {
-		t.Helper()
 		cancel()
-		err := <-served
-		assert.That(t, err == nil, "%v", err)
+		assert.OK(t, <-served)
 	}
 }
 
 func TestServeKeepsItsOptions(t *testing.T) {
 	s, end := whole(t, "/nonexistent", "10.0.0.1:1", "bench.example")
-	for host, want := range map[string]int{"bench.example": 200, "evil.example": 403} {
-		status, _, answer := s.call(t.Context(), "GET", "/healthz", "", map[string]string{"Host": host})
-		assert.That(t, status == want, "%s: %d %s", host, status, answer)
-	}
-	for endpoint, want := range map[string]int{"10.0.0.1:1": 500, "127.0.0.1:1": 403} {
-		status, _, answer := s.send("POST", "/benchmark/write", `{"endpoints":"`+endpoint+`"}`)
-		assert.That(t, status == want, "%s: %d %s", endpoint, status, answer)
+	for _, c := range []struct {
+		host, endpoint string
+		want           int
+	}{
+		{"bench.example", "10.0.0.1:1", 500}, {"evil.example", "10.0.0.1:1", 403}, {"bench.example", "127.0.0.1:1", 403},
+	} {
+		status, _, answer := s.call(t.Context(), "POST", "/benchmark/write", `{"endpoints":"`+c.endpoint+`"}`,
+			map[string]string{"Host": c.host})
+		assert.That(t, status == c.want, "%s: %d %s", c.host, status, answer)
 	}
 	end()
 }
@@ -222,10 +219,8 @@ func TestReapingLeavesOwnChildrenAlone(t *testing.T) {
 		reaped += children.ReapOrphans()
 		return reaped > 0
 	})
-	problem := wait()
-	assert.That(t, problem == nil && len(children.own) == 0, "the own child: %v, still known: %v", problem, children.own)
-	fault := orphan.Wait()
-	assert.That(t, fault != nil, "the orphan was not reaped")
+	assert.OK(t, wait())
+	assert.That(t, len(children.own) == 0 && orphan.Wait() != nil, "still known: %v, or not reaped", children.own)
 }
 
 // TestFilesAreOfTheServersFolder carries a load with the files of the server's own folder and its own password.
@@ -288,9 +283,8 @@ func TestExamplesInTheDocs(t *testing.T) {
 	assert.OK(t, err)
 	text := string(encoded)
 	examples := example.FindAllStringSubmatch(text, -1)
-	if blocks := strings.Count(text, "```sh"); len(examples) != blocks || blocks < 5 {
-		t.Fatalf("%d of %d examples have the form that this test reads", len(examples), blocks)
-	}
+	blocks := strings.Count(text, "```sh")
+	assert.Must(t, len(examples) == blocks && blocks >= 5, "%d of %d examples have the right form", len(examples), blocks)
 	s := start(t)
 	cluster := etcdtest.Start(t, 3)
 	var toTest []string
@@ -301,19 +295,13 @@ func TestExamplesInTheDocs(t *testing.T) {
 	}
 	for _, e := range examples {
 		call := curl.FindStringSubmatch(e[1])
-		if call == nil {
-			t.Errorf("cannot read %s", e[1])
-			continue
-		}
+		assert.Must(t, call != nil, "cannot read %s", e[1])
 		method, body, path := call[1], call[2], call[3]
 		if method == "" {
 			method = map[bool]string{true: "POST", false: "GET"}[body != ""]
 		}
 		status, _, answer := s.send(method, path, strings.NewReplacer(toTest...).Replace(body))
-		if strconv.Itoa(status) != e[2] {
-			t.Errorf("%s\nanswers %d %s", e[1], status, answer)
-			continue
-		}
+		assert.Must(t, strconv.Itoa(status) == e[2], "%s\nanswers %d %s", e[1], status, answer)
 		if *update {
 			written := strings.NewReplacer(toDocs...).Replace(string(bytes.TrimSpace(answer)))
 			text = strings.Replace(text, e[0], strings.Replace(e[0], e[3], written, 1), 1)

@@ -26,9 +26,8 @@ func TestAnAnswerIsKeptUntilItIsFetched(t *testing.T) {
 	restarted.Runner.Results = reopened
 	status, _, kept := restarted.send("GET", spec.ResultPath+jobOf(t, answer), "")
 	assert.That(t, status == 200 && bytes.Equal(kept, answer), "%d %s\nwant %s", status, kept, answer)
-	if entries, err := os.ReadDir(reopened.dir); err != nil || len(entries) > 0 {
-		t.Errorf("%v is left, %v", entries, err)
-	}
+	entries, err := os.ReadDir(reopened.dir)
+	assert.That(t, err == nil && len(entries) == 0, "%v is left, %v", entries, err)
 }
 
 // TestTheLastHistoryIsKept also after a benchmark that kept none, until the next one that does.
@@ -67,7 +66,7 @@ func TestTheLastHistoryIsKept(t *testing.T) {
 
 func TestKeptResultsAreBounded(t *testing.T) {
 	results := openResults(t)
-	ids := make([]string, 2*keptResults)
+	ids := make([]string, keptResults+4)
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	put := func(i, size int) {
 		ids[i] = newJob()
@@ -78,9 +77,6 @@ func TestKeptResultsAreBounded(t *testing.T) {
 	}
 	kept := func() (text string) {
 		for _, id := range ids {
-			if id == "" {
-				break
-			}
 			_, _, found, err := results.Get(id)
 			assert.OK(t, err)
 			text += map[bool]string{true: "+", false: "-"}[found]
@@ -90,11 +86,9 @@ func TestKeptResultsAreBounded(t *testing.T) {
 	for i := range keptResults + 3 {
 		put(i, 10)
 	}
-	want := "---" + strings.Repeat("+", keptResults)
-	assert.That(t, kept() == want, "of %d results %s are kept, want %s", keptResults+3, kept(), want)
+	assert.Equal(t, kept(), "---"+strings.Repeat("+", keptResults)+"-", "kept of small ones")
 	put(keptResults+3, keptBytes-20)
-	wanted := strings.Repeat("-", keptResults+1) + "+++"
-	assert.That(t, kept() == wanted, "beside a large one %s are kept, want %s", kept(), wanted)
+	assert.Equal(t, kept(), strings.Repeat("-", keptResults+1)+"+++", "kept beside a large one")
 }
 
 // TestWhatAKilledServerLeftIsRemoved at the start of the next one, and not while another one uses the folder.
@@ -117,25 +111,20 @@ func TestWhatAKilledServerLeftIsRemoved(t *testing.T) {
 		for _, entry := range entries {
 			got = append(got, entry.Name())
 		}
-		slices.Sort(want)
-		assert.That(t, slices.Equal(got, want), "%s: %v, want %v", when, got, want)
-	}
-	kill := func(r *Results) {
-		t.Helper()
-		assert.OK(t, r.lock.Close())
+		assert.Equal(t, got, slices.Sorted(slices.Values(want)), "%s", when)
 	}
 	last := killed
 	for range 2 { // each one begins before the one before it ends
 		beside, err := OpenResults(killed.dir)
 		assert.OK(t, err)
 		check("beside another server", slices.Concat(stay, left)...)
-		kill(last)
+		assert.OK(t, last.lock.Close()) // as where it is killed
 		last = beside
 	}
-	kill(last)
+	assert.OK(t, last.lock.Close())
 	for range 2 {
 		_, err := OpenResults(killed.dir)
-		assert.Must(t, err == nil, "%v", err)
+		assert.OK(t, err)
 		check("after all", stay...)
 	}
 }
@@ -148,10 +137,8 @@ func TestOnlyADirectoryOfOnesOwnKeepsResults(t *testing.T) {
 	link, file := filepath.Join(dir, "link"), filepath.Join(dir, "file")
 	assert.OK(t, os.Symlink(t.TempDir(), link))
 	assert.OK(t, os.WriteFile(file, nil, 0o600))
-	for _, path := range []string{open, link, file} {
+	for path, taken := range map[string]bool{open: false, link: false, file: false, filepath.Join(dir, "new", "one"): true} {
 		_, err := OpenResults(path)
-		assert.That(t, err != nil, "%s keeps results", path)
+		assert.That(t, (err == nil) == taken, "%s keeps results: %v", path, err)
 	}
-	_, problem := OpenResults(filepath.Join(dir, "new", "one"))
-	assert.That(t, problem == nil, "%v", problem)
 }

@@ -18,8 +18,7 @@ func TestWhatIsGeneratedIsCommitted(t *testing.T) {
 	assert.OK(t, err)
 	for path, want := range files {
 		got, err := os.ReadFile(path)
-		assert.That(t, err == nil, "%v", err)
-		assert.That(t, string(got) == want, "%s is stale: run %s", path, howToMake)
+		assert.That(t, err == nil && string(got) == want, "%s is stale: run %s (%v)", path, howToMake, err)
 	}
 }
 
@@ -49,12 +48,11 @@ func TestTheSchemaAndTheParserAllowTheSame(t *testing.T) {
 				}
 				body += "}"
 				decoded, err := jsonschema.UnmarshalJSON(strings.NewReader(body))
-				assert.Must(t, err == nil, "%v %v", body, err)
+				assert.OK(t, err)
+				invalid := schema.Validate(decoded)
 				_, problem := spec.ParseBody(operation, []byte(body))
-				if invalid := schema.Validate(decoded); (invalid == nil) != want || (problem == nil) != want ||
-					problem != nil && problem.Field != p.Name {
-					t.Errorf("%s %s: the schema says %v, the parser %v; is it allowed: %v", operation, body, invalid, problem, want)
-				}
+				assert.That(t, (invalid == nil) == want && (problem == nil) == want && (want || problem.Field == p.Name),
+					"%s %s: the schema: %v, the parser: %v; is it allowed: %v", operation, body, invalid, problem, want)
 			}
 		}
 	}
