@@ -9,6 +9,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"testing"
@@ -86,16 +87,8 @@ func (m *mutator) input() []any {
 			input[i] = string(m.bytes([]byte(old), i))
 		case bool:
 			input[i] = !old
-		case int:
-			input[i] = int(int32(m.number()))
-		case uint8:
-			input[i] = uint8(m.number())
-		case uint16:
-			input[i] = uint16(m.number())
-		case uint32:
-			input[i] = uint32(m.number())
-		case uint64:
-			input[i] = m.number()
+		default: // an integer
+			input[i] = reflect.ValueOf(m.number()).Convert(reflect.TypeOf(old)).Interface()
 		}
 	}
 	return input
@@ -132,30 +125,24 @@ func (m *mutator) bytes(b []byte, i int) []byte {
 	b = bytes.Clone(b)
 	for range 1 << m.IntN(4) {
 		from, to := m.cut(b)
-		part := bytes.Clone(b[from:to])
-		switch m.IntN(7) {
+		encoded := binary.BigEndian.AppendUint64(nil, m.number())[8-1<<m.IntN(4):]
+		switch m.IntN(6) {
 		case 0:
 			b = slices.Delete(b, from, to)
 		case 1:
-			b = slices.Insert(b, m.IntN(len(b)+1), part...)
+			b = slices.Insert(b, m.IntN(len(b)+1), bytes.Clone(b[from:to])...)
 		case 2:
 			other := m.text(i)
 			begin, end := m.cut(other)
 			b = slices.Replace(b, from, to, other[begin:end]...)
 		case 3:
-			for at := range part {
-				b[from+at] = byte(m.Uint32())
+			for at := from; at < to; at++ {
+				b[at] ^= 1 << m.IntN(8)
 			}
 		case 4:
-			if from < len(b) {
-				b[from] ^= 1 << m.IntN(8)
-			}
+			b = slices.Insert(b, from, encoded...)
 		case 5:
-			b = slices.Insert(b, from, byte(m.number()))
-		case 6:
-			var encoded [8]byte
-			binary.BigEndian.PutUint64(encoded[:], m.number())
-			copy(b[from:], encoded[8-1<<m.IntN(4):])
+			copy(b[from:], encoded)
 		}
 	}
 	return b
