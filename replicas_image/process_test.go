@@ -47,9 +47,8 @@ func TestAProcess(t *testing.T) {
 	}
 	expect := func(method, path, value string, status int, body string) {
 		t.Helper()
-		if gotStatus, got, err := call(method, path, value); gotStatus != status || got != body {
-			t.Errorf("%s %s: %d %q, %v", method, path, gotStatus, got, err)
-		}
+		gotStatus, got, err := call(method, path, value)
+		check(t, gotStatus == status && got == body, "%s %s: %d %q, %v", method, path, gotStatus, got, err)
 	}
 	start := func() *exec.Cmd {
 		p := exec.Command(os.Args[0], "--listen", address, "--peers", address, "--data", folder)
@@ -64,15 +63,11 @@ func TestAProcess(t *testing.T) {
 	first := start()
 	expect("PUT", entityPath+"?id=k", "value", 201, "")
 	must(t, first.Process.Kill())
-	if err := first.Wait(); err == nil {
-		t.Error("it was killed, and ended well")
-	}
+	check(t, first.Wait() != nil, "it was killed, and ended well")
 	second := start()
 	expect("GET", entityPath+"?id=k", "", 200, "value")
 	expect("GET", statusPath, "", 200, "{\"id\":0,\"keys\":1,\"replicas\":1}\n")
 	http.DefaultClient.CloseIdleConnections()
 	must(t, second.Process.Signal(syscall.SIGTERM))
-	if err := second.Wait(); err != nil {
-		t.Error(err)
-	}
+	must(t, second.Wait())
 }

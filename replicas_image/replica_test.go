@@ -86,17 +86,15 @@ func (c *cluster) do(method string, i int, key, query, value string) (status int
 		return 0, ""
 	}
 	b, err := io.ReadAll(answer.Body)
-	if err != nil {
-		c.t.Error(err)
-	}
+	check(c.t, err == nil, "%v", err)
 	return answer.StatusCode, string(b)
 }
 
 func (c *cluster) expect(method string, i int, key, query, value string, status int, body string) {
 	c.t.Helper()
-	if gotStatus, got := c.do(method, i, key, query, value); gotStatus != status || status == 200 && got != body {
-		c.t.Errorf("%s %s%s at %d: %d %q, expected %d %q", method, key, query, i, gotStatus, got, status, body)
-	}
+	gotStatus, got := c.do(method, i, key, query, value)
+	check(c.t, gotStatus == status && (status != 200 || got == body), "%s %s%s at %d: %d %q, expected %d %q", method, key,
+		query, i, gotStatus, got, status, body)
 }
 
 func TestThreeReplicas(t *testing.T) { simulate(t, threeReplicas) }
@@ -166,9 +164,8 @@ func TestCoordinatorsThatAreKilled(t *testing.T) {
 			}
 			// A write takes one way there and back; one that another replica acknowledges takes two. The replica that
 			// missed them all has none; the one that lives on has those that two have acknowledged.
-			if want := map[int]int{1: 400, 2: 200}[quorum]; len(all) != want || lost != map[int]int{1: want}[quorum] {
-				t.Errorf("ack=from=%d: %d of %d acknowledged writes lost", quorum, lost, len(all))
-			}
+			want := map[int][2]int{1: {400, 400}, 2: {0, 200}}[quorum]
+			check(t, [2]int{lost, len(all)} == want, "ack=from=%d: %d of %d acknowledged writes lost", quorum, lost, len(all))
 		})
 	}
 }
@@ -182,9 +179,7 @@ func TestTheLaterVersionWins(t *testing.T) {
 		for _, v := range order {
 			must(t, table.write("k", v))
 		}
-		if v := table.get("k"); string(v.Value) != "same time" {
-			t.Errorf("%v: %q wins", order, v.Value)
-		}
+		check(t, string(table.get("k").Value) == "same time", "%v: %q wins", order, table.get("k").Value)
 	}
 }
 
@@ -192,6 +187,14 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// check reports, by what is found instead, that something does not hold.
+func check(t *testing.T, holds bool, format string, found ...any) {
+	t.Helper()
+	if !holds {
+		t.Errorf(format, found...)
 	}
 }
 
@@ -210,10 +213,9 @@ func TestTheFileIsReplayed(t *testing.T) {
 	var writers sync.WaitGroup
 	for i := range 50 {
 		writers.Go(func() {
-			if err := before.write(fmt.Sprint("k", i),
-				version{Time: int64(i + 1), By: i, Value: bytes.Repeat([]byte("v"), i), Deleted: i == 7}); err != nil {
-				t.Error(err)
-			}
+			err := before.write(fmt.Sprint("k", i),
+				version{Time: int64(i + 1), By: i, Value: bytes.Repeat([]byte("v"), i), Deleted: i == 7})
+			check(t, err == nil, "%v", err)
 		})
 	}
 	writers.Wait()
@@ -223,23 +225,17 @@ func TestTheFileIsReplayed(t *testing.T) {
 	for cut, want := range map[int]int{len(whole): 50, len(whole) - 1: 49, recordHeader - 1: 0, 0: 0} {
 		must(t, os.WriteFile(name, whole[:cut], 0o644))
 		after := opened(t, folder)
-		if after.size() != want {
-			t.Errorf("after %d of %d bytes there are %d keys, not %d", cut, len(whole), after.size(), want)
-		}
+		check(t, after.size() == want, "after %d of %d bytes there are %d keys", cut, len(whole), after.size())
 		must(t, after.write("new", version{Time: 99}))
-		if again := opened(t, folder); again.size() != want+1 {
-			t.Errorf("what was written after %d bytes is lost", cut)
-		}
-		if v := after.get("k7"); cut == len(whole) && (!v.Deleted || v.By != 7 || v.Time != 8) {
-			t.Errorf("%+v", v)
-		}
+		check(t, opened(t, folder).size() == want+1, "what was written after %d bytes is lost", cut)
+		v := after.get("k7")
+		check(t, cut != len(whole) || v.Deleted && v.By == 7 && v.Time == 8, "%+v", v)
 	}
 	damaged := bytes.Clone(whole)
 	damaged[len(damaged)/2] ^= 1
 	must(t, os.WriteFile(name, damaged, 0o644))
-	if got := opened(t, folder).size(); got >= 50 || got == 0 {
-		t.Errorf("of a damaged file there are %d keys", got)
-	}
+	got := opened(t, folder).size()
+	check(t, got > 0 && got < 50, "of a damaged file there are %d keys", got)
 }
 
 // TestNothingIsAcknowledgedThatIsNotWritten.
@@ -250,22 +246,16 @@ func TestNothingIsAcknowledgedThatIsNotWritten(t *testing.T) {
 	for range 2 {
 		w := httptest.NewRecorder()
 		r.handler().ServeHTTP(w, httptest.NewRequest("PUT", entityPath+"?id=k", strings.NewReader("v")))
-		if w.Code != http.StatusGatewayTimeout {
-			t.Errorf("status %d", w.Code)
-		}
+		check(t, w.Code == http.StatusGatewayTimeout, "status %d", w.Code)
 	}
-	if table.get("k").exists() || table.failed == nil {
-		t.Error("what could not be written is read")
-	}
+	check(t, !table.get("k").exists() && table.failed != nil, "what could not be written is read")
 }
 
 func TestTimesOfACoordinatorRise(t *testing.T) {
 	r := newReplica(0, []string{"a"}, nil, time.Second)
 	for before, i := r.now(), 0; i < 10_000; i++ {
 		now := r.now()
-		if now <= before {
-			t.Fatal("the clock stands still")
-		}
+		check(t, now > before, "the clock is paused")
 		before = now
 	}
 }
@@ -273,8 +263,7 @@ func TestTimesOfACoordinatorRise(t *testing.T) {
 func TestWrongFlagsAreRefused(t *testing.T) {
 	for _, args := range [][]string{{"--peers=a:1"}, {"--data=/nowhere"}, {"--data=/nowhere", "--peers=a:1", "--id=1"},
 		{"--data=/nowhere", "--peers=a:1", "more"}, {"--data=/proc/nowhere", "--peers=a:1"}} {
-		if err := run(args); err == nil || errors.Is(err, http.ErrServerClosed) {
-			t.Errorf("%q: %v", args, err)
-		}
+		err := run(args)
+		check(t, err != nil && !errors.Is(err, http.ErrServerClosed), "%q: %v", args, err)
 	}
 }
