@@ -2,7 +2,6 @@ package fabric
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 
@@ -12,16 +11,14 @@ import (
 )
 
 func TestSinkOutcomesAreCounted(t *testing.T) {
-	n := pair(t, model.Params{})
+	n := star(t, 0, 0)
 	for _, outcome := range []Drop{DropDown, DropDevice, DropError, Delivered} {
-		n.sinks["b"].outcome = outcome
-		n.send("a", frame(1, 0, "x"), 0)
+		n.sinks["h1"].outcome = outcome
+		n.send("h0", frame(1, 0, "x"), 0)
 		n.Advance(0)
 	}
-	state, _ := n.LinkState("l")
-	if d := state.AToB.Drops; d[DropDown] != 1 || d[DropDevice] != 1 || d[DropError] != 1 || state.AToB.Frames != 1 {
-		t.Errorf("got %+v", state.AToB)
-	}
+	d := n.State().Links["l1"].BToA
+	assert.Equal(t, d.Drops, Drops{DropDown: 1, DropDevice: 1, DropError: 1}, "drops of %d frames", d.Frames)
 	n.checkNothingIsLeft()
 }
 
@@ -32,17 +29,16 @@ func TestLinkDownCutsAndUpCarriesAgain(t *testing.T) {
 	n.received("h0")
 	n.received("h2")
 	n.send("h0", frame(1, 0, "in flight"), 10*ms)
-	n.must(n.SetLinkUp("l0", false, 11*ms))
+	assert.OK(n.t, n.SetLinkUp("l0", false, 11*ms))
 	n.send("h0", frame(1, 0, "while down"), 12*ms)
 	n.Advance(20 * ms)
 	n.expect("h1", "")
-	got := n.drops("l0")
-	assert.That(t, got[DropCut] == 1 && got[DropDown] == 1, "drops of l0: %v, want cut 1 and down 1", got)
+	assert.Equal(t, n.State().Links["l0"].AToB.Drops, Drops{DropCut: 1, DropDown: 1}, "drops of l0")
 	// What was learned behind l0 is forgotten: this frame is flooded, and lost on l0 only.
 	n.send("h1", frame(0, 1, "to nobody"), 20*ms)
 	n.Advance(30 * ms)
 	n.expect("h2", fmt.Sprintf("to nobody@%d", 23*ms))
-	n.must(n.SetLinkUp("l0", true, 30*ms))
+	assert.OK(n.t, n.SetLinkUp("l0", true, 30*ms))
 	n.send("h0", frame(1, 0, "again"), 30*ms)
 	n.Advance(40 * ms)
 	n.expect("h1", fmt.Sprintf("again@%d", 36*ms))
@@ -54,7 +50,7 @@ func TestLossIsACountedDropAndItsSequenceCanBeRestarted(t *testing.T) {
 	lossy := Change{Params: model.Params{Loss: model.Loss{Model: model.Independent, Ratio: 0.5}, Seed: 3}}
 	received := func() string {
 		lossy.Restart = true
-		n.must(n.SetLink("l0", [2]*Change{&lossy}, 0))
+		assert.OK(n.t, n.SetLink("l0", [2]*Change{&lossy}, 0))
 		for range 100 {
 			n.send("h0", frame(1, 0, "x"), 0)
 			n.Advance(0)
@@ -64,17 +60,17 @@ func TestLossIsACountedDropAndItsSequenceCanBeRestarted(t *testing.T) {
 		return n.received("h1")
 	}
 	first := received()
-	lost := n.drops("l0")[DropLoss]
-	again := received()
-	assert.That(t, again == first, "the same seed lost other frames")
-	state, _ := n.LinkState("l0")
-	if d := state.AToB; lost < 30 || lost > 70 || d.Drops[DropLoss] != 2*lost || d.Frames != 200-2*lost {
-		t.Errorf("lost %d of 100, then: %+v", lost, d)
-	}
+	lost := n.State().Links["l0"].AToB.Drops[DropLoss]
+	assert.Equal(t, received(), first, "the same seed")
+	d := n.State().Links["l0"].AToB
+	assert.That(t, lost >= 30 && lost <= 70 && d.Drops[DropLoss] == 2*lost && d.Frames == 200-2*lost,
+		"lost %d of 100, then: %+v", lost, d)
 	n.checkNothingIsLeft()
 }
 
-func TestResetKeepsTheSumRight(t *testing.T) {
+// TestResetsAndEarlyFrames: an early frame has no lateness; it is counted: how early at most, and how many were earlier
+// than allowed.
+func TestResetsAndEarlyFrames(t *testing.T) {
 	n := star(t, ms, 0)
 	n.send("h0", frame(1, 0, "before"), 0)
 	n.Advance(2 * ms)
@@ -83,30 +79,22 @@ func TestResetKeepsTheSumRight(t *testing.T) {
 	n.sinks["h1"].lateNS = 5
 	n.Advance(4 * ms)
 	state := n.State()
-	d := state.Links["l0"].AToB
-	assert.That(t, d.Offered == 1 && d.Frames == 1 && d.InFlight == 0, "l0: %+v", d)
-	if d := state.Links["l1"].BToA; d.Lateness.Count != 1 || d.Lateness.MaxNS != 5 {
-		t.Errorf("lateness: %d times, max %d", d.Lateness.Count, d.Lateness.MaxNS)
-	}
-	p := state.Ports["h0"]
-	assert.That(t, p.ReceivedFrames == 0, "h0: %+v", p.ReceivedFrames)
-	n.checkConserved()
-}
-
-// An early frame has no lateness; it is counted: how early at most, and how many were earlier than allowed.
-func TestEarlyFramesAreCounted(t *testing.T) {
-	n := star(t, 0, 0)
-	for _, lateNS := range []int64{5, -3000, -20_000, -20_001, -90_000} {
+	d, late := state.Links["l0"].AToB, state.Links["l1"].BToA.Lateness
+	assert.That(t, d.Offered == 1 && d.Frames == 1 && d.InFlight == 0 && state.Ports["h0"].ReceivedFrames == 0,
+		"%+v of %+v", d, state.Ports["h0"])
+	assert.That(t, late.Count == 1 && late.MaxNS == 5, "late %d times, at most %d", late.Count, late.MaxNS)
+	for i, lateNS := range []int64{-3000, -20_000, -20_001, -90_000} {
 		n.sinks["h1"].lateNS = lateNS
-		n.send("h0", frame(1, 0, "x"), 0)
-		n.Advance(0)
+		n.send("h0", frame(1, 0, "x"), int64(4+i)*ms)
+		n.Advance(int64(5+i) * ms)
 	}
-	got := n.State().Links["l1"].BToA.Lateness
-	assert.That(t, got.Count == 5 && got.MaxNS == 5 && got.EarlyMaxNS == 90_000 && got.TooEarly == 2,
-		"count %d, max %d, early max %d, too early %d", got.Count, got.MaxNS, got.EarlyMaxNS, got.TooEarly)
-	n.Reset(0)
-	found := n.State().Links["l1"].BToA.Lateness
-	assert.That(t, found.EarlyMaxNS == 0 && found.TooEarly == 0, "after a reset: %+v", found)
+	late = n.State().Links["l1"].BToA.Lateness
+	assert.That(t, late.Count == 5 && late.MaxNS == 5 && late.EarlyMaxNS == 90_000 && late.TooEarly == 2,
+		"count %d, max %d, early max %d, too early %d", late.Count, late.MaxNS, late.EarlyMaxNS, late.TooEarly)
+	n.Reset(8 * ms)
+	late = n.State().Links["l1"].BToA.Lateness
+	assert.That(t, late.EarlyMaxNS == 0 && late.TooEarly == 0, "after a reset: %+v", late)
+	n.checkConserved()
 }
 
 // The losses of directions with one seed are independent, and the same names and seed give the same losses.
@@ -116,7 +104,7 @@ func TestDirectionsOfOneSeedAreIndependent(t *testing.T) {
 		lossy := Change{Params: model.Params{Loss: model.Loss{Model: model.Independent, Ratio: 0.5}, Seed: seed}}
 		drawn := map[string]bool{}
 		for name, link := range n.links {
-			n.must(n.SetLink(name, [2]*Change{&lossy, &lossy}, 0))
+			assert.OK(n.t, n.SetLink(name, [2]*Change{&lossy, &lossy}, 0))
 			for side, d := range link.directions {
 				text := fmt.Sprint(seed, name, side, " ")
 				fate := ""
@@ -129,11 +117,8 @@ func TestDirectionsOfOneSeedAreIndependent(t *testing.T) {
 		}
 		return drawn
 	}
-	got := fates(0)
-	assert.That(t, len(got) == 8, "four directions of one seed have %d fates", len(got)-4)
-	if first, again := fates(7), fates(7); len(first) != 8 || !maps.Equal(first, again) {
-		t.Errorf("the same seed and names, other fates:\n%v\n%v", first, again)
-	}
+	assert.Equal(t, [2]int{len(fates(0)), len(fates(7))}, [2]int{8, 8}, "four directions, and their fates")
+	assert.Equal(t, fates(7), fates(7), "the same seed and names")
 }
 
 func TestPartitionSeparatesSetsAndNothingElse(t *testing.T) {
@@ -145,7 +130,7 @@ func TestPartitionSeparatesSetsAndNothingElse(t *testing.T) {
 	for i := range 4 {
 		n.received(fmt.Sprintf("h%d", i))
 	}
-	n.must(n.Partition([][]string{{"h0"}, {"h1", "h2"}})) // h3 is in no set
+	assert.OK(n.t, n.Partition([][]string{{"h0"}, {"h1", "h2"}})) // h3 is in no set
 	n.send("h0", frame(1, 0, "no"), 1)
 	n.send("h1", frame(2, 1, "within"), 1)
 	n.send("h3", frame(0, 3, "outside"), 1)
@@ -155,14 +140,23 @@ func TestPartitionSeparatesSetsAndNothingElse(t *testing.T) {
 	n.expect("h1", "")
 	n.expect("h2", "within@1 all@1")
 	n.expect("h3", "all@1")
-	state, _ := n.LinkState("l1")
-	got := state.BToA.Drops[DropPartition]
-	assert.That(t, got == 1, "dropped before h1: got %d, want 1", got)
+	assert.Equal(t, n.State().Links["l1"].BToA.Drops, Drops{DropPartition: 1}, "dropped before h1")
 	n.checkConserved()
 	n.Heal()
 	n.send("h0", frame(1, 0, "again"), 2)
 	n.Advance(2)
 	n.expect("h1", "again@2")
+	assert.OK(n.t, n.Partition([][]string{{"h0"}, {"h1"}, {"h2"}}))
+	assert.OK(n.t, n.Partition([][]string{{"h0", "h1"}, {"h2"}})) // in place of the other
+	n.send("h0", frame(255, 0, "x"), 3)
+	n.Advance(3)
+	n.expect("h1", "x@3")
+	n.expect("h2", "")
+	// A port of the same name is another port.
+	assert.OK(n.t, n.RemoveLink("l2", 3))
+	assert.OK(n.t, n.RemovePort("h2"))
+	n.addPort("h2")
+	assert.Equal(t, n.State().Partition, map[string]int{"h0": 0, "h1": 0}, "sets")
 	n.checkNothingIsLeft()
 }
 
@@ -170,29 +164,13 @@ func TestPartitionIsCheckedOnArrival(t *testing.T) {
 	n := star(t, ms, ms)
 	n.send("h0", frame(1, 0, "in flight when it starts"), 0)
 	n.Advance(ms)
-	n.must(n.Partition([][]string{{"h0"}, {"h1"}}))
+	assert.OK(n.t, n.Partition([][]string{{"h0"}, {"h1"}}))
 	n.Advance(3 * ms)
 	n.send("h0", frame(1, 0, "in flight when it heals"), 3*ms)
 	n.Advance(4 * ms)
 	n.Heal()
 	n.Advance(5 * ms)
 	n.expect("h1", fmt.Sprintf("in flight when it heals@%d", 5*ms))
-}
-
-func TestNewPartitionReplacesTheOld(t *testing.T) {
-	n := star(t, 0, 0, 0)
-	n.must(n.Partition([][]string{{"h0"}, {"h1"}, {"h2"}}))
-	n.must(n.Partition([][]string{{"h0", "h1"}, {"h2"}}))
-	n.send("h0", frame(255, 0, "x"), 0)
-	n.Advance(0)
-	n.expect("h1", "x@0")
-	n.expect("h2", "")
-	// A port of the same name is another port.
-	n.must(n.RemoveLink("l2", 0))
-	n.must(n.RemovePort("h2"))
-	n.addPort("h2")
-	got := n.State().Partition
-	assert.That(t, len(got) == 2 && got["h0"] == 0 && got["h1"] == 0, "got %v, want h0 and h1 in set 0", got)
 }
 
 func TestBuffersExhaustedIsACountedDrop(t *testing.T) {

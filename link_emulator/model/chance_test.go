@@ -9,18 +9,14 @@ import (
 	"containernet-env/link_emulator/input"
 )
 
-// fates offers frames that are too far apart for their delays to correlate, and returns, by frame, its delay and
-// whether it was lost.
-func fates(params Params, frames int) (delays []int64, lost []bool) {
-	params.Seed = 7
-	line := newLine(params)
+// fates returns, by frame, whether it was lost.
+func fates(loss Loss, frames int) (lost []bool) {
+	line := newLine(Params{Loss: loss, Seed: 7})
 	for i := range frames {
-		now := int64(i) * 2 * usualCorrelation * max(params.DelayNS, 1)
-		line.Offer(now, 0, 100)
-		f := line.Pop()
-		delays, lost = append(delays, f.DueNS-now), append(lost, f.Lost)
+		line.Offer(int64(i), 0, 100)
+		lost = append(lost, line.Pop().Lost)
 	}
-	return delays, lost
+	return lost
 }
 
 func share(of []bool) float64 {
@@ -54,7 +50,7 @@ func TestLoss(t *testing.T) {
 		{Loss{Model: GilbertElliott, GoodToBad: 0.01, BadToGood: 0.25, BadLoss: 1}, 0.01 / 0.26, 4},
 		{Loss{Model: GilbertElliott, GoodToBad: 0.05, BadToGood: 0.2, GoodLoss: 0.001, BadLoss: 0.5}, 0.2*0.5 + 0.8*0.001, 0},
 	} {
-		_, lost := fates(Params{Loss: c.loss}, n)
+		lost := fates(c.loss, n)
 		// The states are correlated over 1/(p+r) frames, so there are fewer independent draws than frames.
 		correlated := 1.0
 		if c.loss.Model == GilbertElliott {
@@ -74,76 +70,51 @@ func TestLoss(t *testing.T) {
 }
 
 func TestNoFrameIsLostBeforeTheBadStateIsReached(t *testing.T) {
-	_, none := fates(Params{Loss: Loss{Model: GilbertElliott, BadToGood: 1, BadLoss: 1}}, 1000)
+	none := fates(Loss{Model: GilbertElliott, BadToGood: 1, BadLoss: 1}, 1000)
 	assert.That(t, share(none) == 0, "a frame was lost in a state that cannot be reached")
-	_, lost := fates(Params{Loss: Loss{Model: GilbertElliott, GoodToBad: 1, BadLoss: 1}}, 1000)
+	lost := fates(Loss{Model: GilbertElliott, GoodToBad: 1, BadLoss: 1}, 1000)
 	assert.That(t, !lost[0] && share(lost) == 0.999,
 		"a state that is never left was left, or the first frame did not find the good state")
 }
 
-func moments(values []int64) (mean, deviation float64) {
-	for _, v := range values {
-		mean += float64(v) / float64(len(values))
-	}
-	for _, v := range values {
-		deviation += (float64(v) - mean) * (float64(v) - mean) / float64(len(values))
-	}
-	return mean, math.Sqrt(deviation)
-}
-
-func TestJitter(t *testing.T) {
-	const n = 100_000
-	for _, c := range []struct {
-		distribution Distribution
-		deviation    float64 // in ms
-		inside       float64 // share within one ms of the mean
-		reach        int64   // in ms
-	}{{Uniform, 1 / math.Sqrt(3), 1, 1}, {Normal, 0.9995, 0.6827, 4}} {
-		delays, _ := fates(Params{DelayNS: 4 * ms, Jitter: Jitter{Distribution: c.distribution, NS: ms}}, n)
-		mean, deviation := moments(delays)
-		want := c.deviation * float64(ms)
-		within(t, "mean", mean, float64(4*ms), want/math.Sqrt(n))
-		within(t, "standard deviation", deviation, want, want/math.Sqrt(n))
-		inside := make([]bool, n)
-		for i, d := range delays {
-			inside[i] = d >= 3*ms && d <= 5*ms
-		}
-		within(t, "share within a millisecond", share(inside), c.inside, math.Sqrt(c.inside*(1-c.inside)/n))
-		low, high := slices.Min(delays), slices.Max(delays)
-		assert.That(t, low >= (4-c.reach)*ms && high <= (4+c.reach)*ms &&
-			(c.distribution != Uniform || high-low >= 2*ms-2000), "delays from %d to %d", low, high)
-	}
-}
-
-// Jitter that keeps order has the configured mean and deviation however busy the link is, and pushes no frame: on a
-// saturated link, 10 ms +- 1 ms of independent draws was 13.7 +- 0.2, since each frame waited for the latest so far.
+// Jitter that keeps order has the configured distribution however busy the link is, and pushes no frame: on a saturated
+// link, 10 ms +- 1 ms of independent draws was 13.7 +- 0.2, since each frame waited for the latest so far.
 func TestJitterHoldsAtAnyLoad(t *testing.T) {
-	const bytes, rate, n = 1250, 1e9, 50_000 // 10 us each
-	for _, distribution := range []Distribution{Uniform, Normal} {
-		for _, gapNS := range []int64{1e9, 3e5, 50_000, 11_000, 10_000} {
-			jitter := Jitter{Distribution: distribution, NS: ms / 20}
-			line := newLine(Params{DelayNS: 10 * ms, RateBPS: rate, Jitter: jitter, Seed: 5})
-			want := float64(jitter.NS)
-			if distribution == Uniform {
-				want /= math.Sqrt(3)
-			}
-			pushed, last := 0, int64(0)
+	const bytes, rate, frameNS, n = 1250, 1e9, 10_000, 50_000
+	for _, c := range []struct {
+		jitter    Jitter
+		deviation float64 // in parts of the jitter, as is the reach
+		inside    float64 // share that is within the jitter of the mean
+		reach     int64
+	}{
+		{Jitter{Distribution: Uniform, NS: ms / 20}, 1 / math.Sqrt(3), 1, 1},
+		{Jitter{Distribution: Normal, NS: ms / 20}, 0.9995, 0.6827, normalTail},
+		{Jitter{Distribution: Normal, NS: ms, CorrelationNS: leastCorrelation * input.Limit(ms)}, 0.9995, 0.6827, normalTail},
+	} {
+		for _, gapNS := range []int64{1e9, 3e5, 50_000, 11_000, frameNS} {
+			params := Params{DelayNS: 10 * ms, RateBPS: rate, Jitter: c.jitter, Seed: 5}
+			line := newLine(params)
+			pushed, last, inside := 0, int64(0), make([]bool, n)
 			for i := range int64(n) {
 				offer(t, line, i*gapNS, bytes)
-				if f := line.Pop(); f.DueNS == last {
+				dueNS := line.Pop().DueNS
+				if dueNS == last {
 					pushed++
-				} else {
-					last = f.DueNS
 				}
+				last = dueNS
+				offNS := max(dueNS-i*gapNS-frameNS-10*ms, i*gapNS+frameNS+10*ms-dueNS)
+				inside[i] = offNS <= c.jitter.NS
+				assert.Must(t, offNS <= c.reach*c.jitter.NS, "%+v: a delay is off by %d ns", c.jitter, offNS)
 			}
 			assert.That(t, pushed == 0, "a frame each %d ns: %d of %d frames waited for the one ahead", gapNS, pushed, n)
 			// A path is worth as many independent draws as it has correlation times, over 16/pi^2: the integral of its
 			// correlation.
-			draws := min(n, n*float64(gapNS)/float64(usualCorrelation*jitter.NS)/1.62)
-			delays := line.Delays()
+			draws := min(n, n*float64(gapNS)/float64(params.Resolved().Jitter.CorrelationNS)/1.62)
+			delays, want := line.Delays(), c.deviation*float64(c.jitter.NS)
 			assert.That(t, delays.Count == n, "%d frames were drawn, want %d", delays.Count, n)
 			within(t, "mean", float64(delays.MeanNS()), float64(10*ms), want/math.Sqrt(draws))
 			within(t, "standard deviation", float64(delays.DeviationNS()), want, want/math.Sqrt(draws))
+			within(t, "share within the jitter", share(inside), c.inside, math.Sqrt(c.inside*(1-c.inside)/draws))
 		}
 	}
 }
@@ -173,21 +144,6 @@ func TestJitterForgetsInItsCorrelationTime(t *testing.T) {
 				want = 0
 			}
 			within(t, "correlation", product, want, math.Sqrt((1+want*want)/n))
-		}
-	}
-}
-
-// The delay falls less fast than time passes at the least correlation time that is allowed.
-func TestLeastCorrelationKeepsOrder(t *testing.T) {
-	least := Jitter{Distribution: Normal, NS: ms, CorrelationNS: input.Limit(leastCorrelation * ms)}
-	line := newLine(Params{DelayNS: 4 * ms, Jitter: least})
-	last := int64(0)
-	for i := range int64(200_000) {
-		offer(t, line, i*ms/10, 100)
-		if f := line.Pop(); f.DueNS == last {
-			t.Fatalf("frame %d waits for the one ahead", i)
-		} else {
-			last = f.DueNS
 		}
 	}
 }

@@ -20,8 +20,7 @@ func newLine(p Params) *Line {
 
 func offer(t *testing.T, l *Line, nowNS int64, bytes int) {
 	t.Helper()
-	verdict := l.Offer(nowNS, 0, bytes)
-	assert.Must(t, verdict == Accepted, "offer at %d: got verdict %d, want it accepted", nowNS, verdict)
+	assert.Equal(t, l.Offer(nowNS, 0, bytes), Accepted, "offer at %d", nowNS)
 }
 
 // reference is the same line without jitter, in fractions, that looks at all frames each time.
@@ -121,13 +120,13 @@ func TestTimesAreExact(t *testing.T) {
 			t.Helper()
 			for ; want.out < len(want.frames) && want.frames[want.out].dueNS <= untilNS; want.out++ {
 				due, some := line.Next()
-				if f, w := line.Pop(), want.frames[want.out]; !some || due != w.dueNS || f.DueNS != due || int(f.Bytes) != w.bytes {
-					t.Fatalf("seed %d: a frame of %d bytes is due at %d, want %+v: %+v", seed, f.Bytes, due, w, params)
-				}
+				f, w := line.Pop(), want.frames[want.out]
+				assert.Must(t, some && due == w.dueNS && f.DueNS == due && int(f.Bytes) == w.bytes,
+					"seed %d: a frame of %d bytes is due at %d, want %+v: %+v", seed, f.Bytes, due, w, params)
 			}
-			if due, some := line.Next(); some && due <= untilNS || line.Len() != len(want.frames)-want.out {
-				t.Fatalf("seed %d: %d frames are left, the next is due at %d, want %d", seed, line.Len(), due, len(want.frames))
-			}
+			due, some := line.Next()
+			assert.Must(t, (!some || due > untilNS) && line.Len() == len(want.frames)-want.out,
+				"seed %d: %d frames are left, the next is due at %d, want %d", seed, line.Len(), due, len(want.frames))
 		}
 		for range 300 {
 			nowNS += random.Int64N(gapNS)
@@ -143,13 +142,11 @@ func TestTimesAreExact(t *testing.T) {
 				want.frames, want.out, want.depart, want.last = nil, 0, whole(nowNS), whole(nowNS)
 			}
 			atNS, bytes := max(nowNS-random.Int64N(1000), 0), 1+random.IntN(1514)
-			if got, verdict := line.Offer(atNS, 0, bytes), want.offer(atNS, bytes); got != verdict {
-				t.Fatalf("seed %d: a frame of %d bytes at %d: verdict %d, want %d: %+v", seed, bytes, atNS, got, verdict, params)
-			}
+			got, verdict := line.Offer(atNS, 0, bytes), want.offer(atNS, bytes)
+			assert.Must(t, got == verdict, "seed %d: %d bytes at %d: %d, want %d: %+v", seed, bytes, atNS, got, verdict, params)
 		}
-		if frames, bytes := line.HighWater(); frames != want.most || int(bytes) != want.mostSize {
-			t.Errorf("seed %d: %d frames, %d bytes waited, want %d, %d", seed, frames, bytes, want.most, want.mostSize)
-		}
+		frames, bytes := line.HighWater()
+		assert.Equal(t, [2]int{frames, int(bytes)}, [2]int{want.most, want.mostSize}, "seed %d: frames, bytes", seed)
 		expect(math.MaxInt64)
 	}
 }
@@ -165,15 +162,12 @@ func TestFramesThatLeftWaitForThoseThatCameBefore(t *testing.T) {
 	}
 	line.Set(0, line.Configured()) // they keep their times
 	offer(t, line, 0, 125)         // in the place of the first, which never waited
-	verdict := line.Offer(0, 0, 125)
-	assert.That(t, verdict == LineFull, "one more frame at the same time: got verdict %d, want LineFull", verdict)
+	assert.Equal(t, line.Offer(0, 0, 125), LineFull, "one more frame at the same time")
 	line.ResetCounters(MaxInFlight * 1000)
 	offer(t, line, MaxInFlight/2*1000, 125)
-	if frames, bytes := line.HighWater(); frames != 0 || bytes != 0 {
-		t.Errorf("high water after a reset: got %d frames and %d bytes, want none", frames, bytes)
-	}
-	f := line.Pop()
-	assert.That(t, f.DueNS == MaxInFlight*1000+1000, "due at %d, want %d", f.DueNS, MaxInFlight*1000+1000)
+	frames, bytes := line.HighWater()
+	assert.That(t, frames == 0 && bytes == 0, "high water after a reset: %d frames and %d bytes", frames, bytes)
+	assert.Equal(t, line.Pop().DueNS, MaxInFlight*1000+1000, "when it is due")
 }
 
 func TestDefaultQueueCoversTheBandwidthDelayProduct(t *testing.T) {
@@ -194,9 +188,7 @@ func TestDefaultQueueCoversTheBandwidthDelayProduct(t *testing.T) {
 		{3600e9, MaxRateBPS, 0, 1e5},
 		{0, 12_304_000, 24, 250}, // 1538 bytes each
 	} {
-		if got := DefaultQueueFrames(c.delayNS, c.rateBPS, c.overhead); got != c.want {
-			t.Errorf("delay %d ns, rate %d, overhead %d: got %d frames, want %d", c.delayNS, c.rateBPS, c.overhead, got, c.want)
-		}
+		assert.Equal(t, DefaultQueueFrames(c.delayNS, c.rateBPS, c.overhead), c.want, "%+v", c)
 	}
 }
 
@@ -227,7 +219,6 @@ func TestCheckRefusesWhatTheModelCannotDo(t *testing.T) {
 		{Loss: Loss{Model: GilbertElliott, GoodToBad: 1, BadToGood: 0, BadLoss: 1}},
 		{Seed: MaxSeed},
 	} {
-		err := p.Check()
-		assert.That(t, err == nil, "%+v: %v", p, err)
+		assert.Equal(t, p.Check(), nil, "%+v", p)
 	}
 }

@@ -112,17 +112,14 @@ func TestProperties(t *testing.T) {
 			}
 			if r.offer(60+random.IntN(1455)) == Accepted {
 				least = append(least, r.depart.ceil()+params.DelayNS-params.Jitter.ReachNS())
-				most := max(ahead, r.depart.ceil()+params.DelayNS+params.Jitter.ReachNS())
-				if due := r.at(r.tail - 1).DueNS; due > most {
-					t.Fatalf("seed %d: a frame is due at %d, %d ns later than the delay says", seed, due, due-most)
-				}
+				due, most := r.at(r.tail-1).DueNS, max(ahead, r.depart.ceil()+params.DelayNS+params.Jitter.ReachNS())
+				assert.Must(t, due <= most, "seed %d: a frame is due at %d, the delay says %d at most", seed, due, most)
 			}
 		}
 		r.drain()
-		if waiting, bytes := r.Waiting(r.now); len(r.popped) != len(least) || r.Len() != 0 || waiting != 0 || bytes != 0 {
-			t.Fatalf("seed %d: %d accepted, %d delivered, %d with %d bytes wait", seed, len(least), len(r.popped), waiting,
-				bytes)
-		}
+		waiting, bytes := r.Waiting(r.now)
+		assert.Must(t, len(r.popped) == len(least) && r.Len() == 0 && waiting == 0 && bytes == 0,
+			"seed %d: %d accepted, %d delivered, %d with %d bytes wait", seed, len(least), len(r.popped), waiting, bytes)
 		seen := make([]bool, len(least))
 		for i, out := range r.popped {
 			assert.Must(t, !seen[out.handle] && out.bytes == r.accepted[out.handle].bytes,
