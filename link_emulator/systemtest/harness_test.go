@@ -120,8 +120,7 @@ func (e *client) awaitEnd(status int) {
 	e.t.Helper()
 	select {
 	case <-e.ended:
-		got := e.process.ProcessState.ExitCode()
-		assert.That(e.t, got == status, "the emulator ended with status %d, want %d", got, status)
+		assert.Equal(e.t, e.process.ProcessState.ExitCode(), status, "exit status of the emulator")
 	case <-hang.After():
 		e.t.Error("the emulator keeps running without its driver")
 		_ = e.process.Process.Kill()

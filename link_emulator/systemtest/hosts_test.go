@@ -50,7 +50,6 @@ type host struct {
 	name    string
 	ip      net.IP
 	ifName  string
-	mac     net.HardwareAddr // known once the port is added
 	process *exec.Cmd
 }
 
@@ -58,16 +57,13 @@ func (h *host) pid() int { return h.process.Process.Pid }
 
 func startHost(t testing.TB, index int) *host {
 	t.Helper()
-	h := &host{
-		t:      t,
-		name:   fmt.Sprintf("h%d", index),
-		ip:     net.IPv4(10, 0, 0, byte(index+1)),
+	return &host{
+		t: t, name: fmt.Sprintf("h%d", index), ip: net.IPv4(10, 0, 0, byte(index+1)),
 		ifName: fmt.Sprintf("lt%xe%d", os.Getpid(), index),
 		process: startProcess(t, func(process *exec.Cmd) {
 			process.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
 		}),
 	}
-	return h
 }
 
 // inside runs fn on a thread in the host's namespace.
@@ -105,11 +101,7 @@ func startEmulator(t testing.TB, arguments ...string) *client {
 
 func (e *client) addPort(h *host) {
 	e.t.Helper()
-	result := e.ask("add_port", fields{"name": h.name, "pid": h.pid(), "ifname": h.ifName})
-	var err error
-	if h.mac, err = net.ParseMAC(result["mac"].(string)); err != nil {
-		e.t.Fatal(err)
-	}
+	e.ask("add_port", fields{"name": h.name, "pid": h.pid(), "ifname": h.ifName})
 }
 
 func (e *client) addLink(h *host, delay time.Duration) {
