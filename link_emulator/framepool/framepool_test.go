@@ -7,16 +7,16 @@ import (
 	"containernet-env/link_emulator/assert"
 )
 
-func newPool(t *testing.T, limit int64) *Pool {
+func newPool(t *testing.T, limit, mapped int64) *Pool {
 	t.Helper()
-	pool, err := New(limit, 0)
+	pool, err := New(limit, mapped)
 	assert.OK(t, err)
 	t.Cleanup(pool.Close)
 	return pool
 }
 
 func TestFramesOfEveryLengthComeBackAsStored(t *testing.T) {
-	pool := newPool(t, 16<<20)
+	pool := newPool(t, 16<<20, 0)
 	var handles []Handle
 	lengths := []int{0, 1, 14, 255, 256, 257, 1514, 2048, 2049, 9018, 16384, 16385, MaxFrame}
 	for i, length := range lengths {
@@ -27,18 +27,16 @@ func TestFramesOfEveryLengthComeBackAsStored(t *testing.T) {
 	for i, length := range lengths {
 		assert.That(t, bytes.Equal(pool.Frame(handles[i], length), bytes.Repeat([]byte{byte(i + 1)}, length)),
 			"the frame of %d bytes was changed", length)
-		owner := pool.Owner(handles[i])
-		assert.That(t, owner == uint32(i), "the frame of %d bytes: owner %d, want %d", length, owner, i)
+		assert.Equal(t, pool.Owner(handles[i]), uint32(i), "owner of the frame of %d bytes", length)
 		pool.Release(handles[i])
 	}
-	frames := pool.Usage().Frames
-	assert.That(t, frames == 0, "%d frames are still held", frames)
+	assert.Equal(t, pool.Usage().Frames, 0, "frames that are still held")
 	_, tooLong := pool.Store(make([]byte, MaxFrame+1), 0)
 	assert.That(t, !tooLong, "a frame beyond MaxFrame was stored")
 }
 
 func TestRoomIsStoredWithoutCopying(t *testing.T) {
-	pool := newPool(t, 1<<20)
+	pool := newPool(t, 1<<20, 0)
 	held, _ := pool.Store(make([]byte, 1000), 0)
 	for _, length := range []int{100, 1514, 2048} {
 		room := pool.Room()[:length]
@@ -57,15 +55,12 @@ func TestRoomIsStoredWithoutCopying(t *testing.T) {
 	room := pool.Room()[:1000]
 	room[0] = 5
 	pool.Release(held)
-	if handle, _ := pool.Store(room, 0); pool.Frame(handle, 1000)[0] != 5 {
-		t.Error("the frame was changed")
-	}
+	handle, _ := pool.Store(room, 0)
+	assert.Equal(t, pool.Frame(handle, 1000)[0], 5, "the first byte")
 }
 
 func TestHeldTwiceIsFreedByTheSecondRelease(t *testing.T) {
-	pool, err := New(1<<20, 1<<18) // some is mapped at once
-	assert.OK(t, err)
-	t.Cleanup(pool.Close)
+	pool := newPool(t, 1<<20, 1<<18) // some is mapped at once
 	handle, _ := pool.Store([]byte("frame"), 0)
 	pool.Retain(handle)
 	pool.Release(handle)
@@ -83,7 +78,7 @@ func TestNoSizeStarvesAnother(t *testing.T) {
 	const limit = 32 << 20
 	lengths := []int{60, 1514, 9018, MaxFrame}
 	for _, flood := range lengths {
-		pool := newPool(t, limit)
+		pool := newPool(t, limit, 0)
 		fill := func(length int) (stored int64) {
 			for {
 				if _, ok := pool.Store(make([]byte, length), 0); !ok {
@@ -96,9 +91,9 @@ func TestNoSizeStarvesAnother(t *testing.T) {
 		assert.That(t, found >= limit/8, "frames of %d bytes alone: stored %d bytes of %d", flood, found, limit)
 		for i, length := range lengths {
 			want := (limit/shares - int64(sizes[i].bytes)<<sizes[i].chunkShift) / int64(sizes[i].bytes)
-			if got := fill(length); length != flood && got < want {
-				t.Errorf("after a flood of frames of %d bytes: stored %d of %d bytes, want %d", flood, got, length, want)
-			}
+			got := fill(length)
+			assert.That(t, length == flood || got >= want, "after a flood of frames of %d bytes: stored %d of %d, want %d",
+				flood, got, length, want)
 		}
 		mapped := pool.Usage().MappedBytes
 		assert.That(t, mapped <= limit, "mapped %d of %d bytes", mapped, limit)

@@ -2,7 +2,6 @@ package loop_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -37,29 +36,19 @@ func newRig(t *testing.T, noise simulate.Noise, count int, params model.Params) 
 	t.Cleanup(machine.Close)
 	r := &rig{Machine: machine, t: t}
 	machine.Disturb(noise)
-	r.must(machine.Fabric.AddSwitch("s1"))
+	assert.OK(r.t, machine.Fabric.AddSwitch("s1"))
 	for i := range count {
-		r.attach(fmt.Sprintf("h%d", i), params)
+		name := fmt.Sprint("h", i)
+		host, err := r.AddHost(name, 1500)
+		assert.OK(r.t, err)
+		assert.OK(r.t, r.Fabric.AddLink(fabric.LinkSpec{Name: name, A: fabric.End{Port: name}, B: fabric.End{Switch: "s1"},
+			AToB: params, BToA: params}, r.NowNS()))
+		r.hosts, r.got = append(r.hosts, host), append(r.got, nil)
+		host.Received = func(frame []byte, atNS int64) {
+			r.got[i] = append(r.got[i], arrival{string(frame[14:]), atNS})
+		}
 	}
 	return r
-}
-
-func (r *rig) must(err error) {
-	r.t.Helper()
-	assert.OK(r.t, err)
-}
-
-func (r *rig) attach(name string, params model.Params) {
-	r.t.Helper()
-	host, err := r.AddHost(name, 1500)
-	r.must(err)
-	r.must(r.Fabric.AddLink(fabric.LinkSpec{Name: name, A: fabric.End{Port: name}, B: fabric.End{Switch: "s1"},
-		AToB: params, BToA: params}, r.NowNS()))
-	index := len(r.hosts)
-	r.hosts, r.got = append(r.hosts, host), append(r.got, nil)
-	host.Received = func(frame []byte, atNS int64) {
-		r.got[index] = append(r.got[index], arrival{string(frame[14:]), atNS})
-	}
 }
 
 func testFrame(from byte, payload string) []byte {
@@ -74,21 +63,14 @@ func (r *rig) send(host int, payload string, atNS int64) {
 // run runs until all is quiet.
 func (r *rig) run() {
 	r.t.Helper()
-	r.must(r.Run(1 << 62))
+	assert.OK(r.t, r.Run(1<<62))
 }
 
 func (r *rig) link(name string) *fabric.LinkState {
 	r.t.Helper()
 	state, err := r.Fabric.LinkState(name)
-	r.must(err)
+	assert.OK(r.t, err)
 	return state
-}
-
-func (r *rig) payloads(host int) (payloads []string) {
-	for _, a := range r.got[host] {
-		payloads = append(payloads, a.payload)
-	}
-	return payloads
 }
 
 // With stamps, without any, and without some: a frame without a stamp counts as read, is not early, and is counted.
@@ -121,9 +103,8 @@ func TestFramesArriveAfterTheDelayAndNeverBefore(t *testing.T) {
 		assert.That(t, late.Count == 60 && late.TooEarly == 0 && late.EarlyMaxNS == 0 && into.Unmatched == c.unmatched &&
 			out.Unmatched == 0, "%+v: lateness of %d frames, %d too early; %d without a stamp", c, late.Count, late.TooEarly,
 			into.Unmatched)
-		if r.Fabric.Reset(r.NowNS()); r.link("h0").AToB.Unmatched != 0 {
-			t.Errorf("%+v: %d after a reset", c, r.link("h0").AToB.Unmatched)
-		}
+		r.Fabric.Reset(r.NowNS())
+		assert.Equal(t, r.link("h0").AToB.Unmatched, 0, "%+v: after a reset", c)
 	}
 }
 
@@ -141,9 +122,8 @@ func TestLatenessContainsTheWaitBeforeTheRead(t *testing.T) {
 	least := 28 * msNS
 	assert.That(t, got.Count == 20 && got.PercentileNS(1) >= least && got.TooEarly == 0,
 		"%d frames, the most punctual 1 %% %d ns late, want 20 at least %d ns late", got.Count, got.PercentileNS(1), least)
-	if state := r.link("h0").AToB; state.Unmatched != 0 || state.Offered != 20 {
-		t.Errorf("%d of %d frames have no stamp", state.Unmatched, state.Offered)
-	}
+	state := r.link("h0").AToB
+	assert.That(t, state.Unmatched == 0 && state.Offered == 20, "of %d, %d have no stamp", state.Offered, state.Unmatched)
 }
 
 func TestInterfaceThatGoesIsReportedAndClosesItsPortOnly(t *testing.T) {
@@ -154,8 +134,9 @@ func TestInterfaceThatGoesIsReportedAndClosesItsPortOnly(t *testing.T) {
 	r.send(0, "alive", r.NowNS()+msNS)
 	r.run()
 	<-r.hosts[2].Port.Closed()
-	assert.That(t, gone == unix.EBADFD && !r.link("h2").Up && slices.Equal(r.payloads(1), []string{"alive"}),
-		"gone with %v, its link up: %v, others got %v", gone, r.link("h2").Up, r.payloads(1))
+	got := r.got[1]
+	assert.That(t, gone == unix.EBADFD && !r.link("h2").Up && len(got) == 1 && got[0].payload == "alive",
+		"gone with %v, its link up: %v, others got %v", gone, r.link("h2").Up, got)
 }
 
 func TestIdleLoopSleeps(t *testing.T) {
@@ -164,9 +145,8 @@ func TestIdleLoopSleeps(t *testing.T) {
 	r.send(0, "x", start+1)
 	r.At(start+1000*msNS, func(int64) { r.Loop.Post(func(int64) {}) })
 	r.run()
-	if got := r.Loop.Counts().Turns; got > 12 || len(r.got[1]) != 1 {
-		t.Errorf("a loop with one frame and one request in a second turned %d times", got)
-	}
+	got := r.Loop.Counts().Turns
+	assert.That(t, got <= 12 && len(r.got[1]) == 1, "with a frame and a request in a second it turned %d times", got)
 }
 
 func TestTimerLatencyIsMeasured(t *testing.T) {
@@ -189,10 +169,9 @@ func TestABusyLoopSleepsNowAndThen(t *testing.T) {
 	for i := range int64(30_000) {
 		r.send(0, "x", start+i*3000)
 	}
-	r.must(r.Run(start + 90*msNS))
-	if got := r.Loop.Counts().Yields; got < 60 || got > 150 { // 90 ms / 14 / 60 us = 107
-		t.Errorf("%d forced sleeps in 90 ms", got)
-	}
+	assert.OK(r.t, r.Run(start+90*msNS))
+	got := r.Loop.Counts().Yields
+	assert.That(t, got >= 60 && got <= 150, "%d forced sleeps", got) // 90 ms / 14 / 60 us = 107
 }
 
 // Frames that are due long ago when they are read go out a few at a time, not one by one: reads and writes in turns
@@ -213,7 +192,6 @@ func TestLateFramesGoOutTogether(t *testing.T) {
 		r.send(0, fmt.Sprint(i), r.NowNS()+1)
 	}
 	r.run()
-	if turns := strings.Count(string(done), "rw"); len(r.got[1]) != frames || turns > frames/8 {
-		t.Errorf("%d of %d frames went out in %d turns of reading and writing: %s", len(r.got[1]), frames, turns, done)
-	}
+	turns := strings.Count(string(done), "rw") // of reading and writing
+	assert.That(t, len(r.got[1]) == frames && turns <= frames/8, "%d frames in %d turns: %s", len(r.got[1]), turns, done)
 }

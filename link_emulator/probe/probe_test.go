@@ -14,7 +14,6 @@ func streams(text string) string { return `{` + twoHosts + `,"streams":[` + text
 func TestParseRefusals(t *testing.T) {
 	const good = `"from":0,"to":1,"until_us":90,"count":3,"frame_bytes":98`
 	for _, c := range []struct{ input, said string }{
-		{`{}`, "hosts: got 0, allowed: 2 to 256"},
 		{streams(`{` + good + `,"x":1}`), "x: unknown field"},
 		{streams(`{"from":0,"to":0,"until_us":90,"count":3,"frame_bytes":98}`), "streams[0].to: got 0, which sends"},
 		{streams(`{"from":0,"to":2,"until_us":90,"count":3,"frame_bytes":98}`),
@@ -27,9 +26,8 @@ func TestParseRefusals(t *testing.T) {
 			`{"from":1,"to":0,"until_us":9,"count":2000000,"frame_bytes":98}`),
 			"frames of all streams: got 4000001"},
 	} {
-		if _, err := Parse([]byte(c.input)); err == nil || !strings.Contains(err.Error(), c.said) {
-			t.Errorf("%s: got %v, want a refusal that says %q", c.input, err, c.said)
-		}
+		_, err := Parse([]byte(c.input))
+		assert.That(t, err != nil && strings.Contains(err.Error(), c.said), "%s: got %v, want %q", c.input, err, c.said)
 	}
 }
 
@@ -42,13 +40,12 @@ func TestMarksAreReadBackFromFramesForThisHostOnly(t *testing.T) {
 	assert.That(t, known && found == m, "got %+v (%v), want %+v", found, known, m)
 	_, taken := decode(frame, there)
 	assert.That(t, !taken, "a frame that was flooded here was taken")
-	for length := range headerBytes + MarkBytes {
+	const end = headerBytes + MarkBytes
+	for length := range end {
 		_, ok := decode(frame[:length], here)
 		assert.That(t, !ok, "a frame that was cut to %d bytes was taken", length)
 	}
-	if slot := slotBytes - 66; slot < headerBytes+MarkBytes {
-		t.Errorf("a slot of the ring holds %d bytes of a frame, its mark ends at %d", slot, headerBytes+MarkBytes)
-	}
+	assert.That(t, slotBytes-66 >= end, "a slot of the ring has %d bytes, the mark ends at %d", slotBytes-66, end)
 }
 
 // simulate sends a host's streams in simulated time; each frame costs the sender some of it, and so does each pause. It
@@ -70,7 +67,7 @@ func simulate(r Request, costNS, lateNS int64) (run *Run, order []uint32) {
 func TestStreamsWithoutAnIntervalTakeTurns(t *testing.T) {
 	stream := Stream{To: 1, Count: 50, UntilUS: 1e6, FrameBytes: minFrame}
 	_, order := simulate(Request{Streams: []Stream{stream, stream}}, 2000, 0)
-	assert.That(t, len(order) == 100, "%d frames", len(order))
+	assert.Equal(t, len(order), 100, "frames")
 	for i := 1; i < len(order); i++ {
 		assert.Must(t, order[i] != order[i-1], "frames %d and %d are of the same stream", i-1, i)
 	}
@@ -85,7 +82,6 @@ func TestALateSenderKeepsThePaceAndEndsInTime(t *testing.T) {
 	run, _ = simulate(r, 500_000, 0)
 	// The frame that is under way when the time is over is the last.
 	sent := run.Streams()[0].SentNS
-	if last := sent[len(sent)-1]; last > 10_500_000 || len(sent) > 22 {
-		t.Errorf("%d frames, the last at %d ns: sent in a burst or after the end", len(sent), last)
-	}
+	last := sent[len(sent)-1]
+	assert.That(t, last <= 10_500_000 && len(sent) <= 22, "%d frames, the last at %d ns", len(sent), last)
 }
