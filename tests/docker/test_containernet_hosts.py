@@ -7,67 +7,37 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from containernet_env.base import clock, files
-from containernet_env.base.errors import RunError, UsageError
+from containernet_env.base.errors import RunError
 from containernet_env.containernet import docker
 from containernet_env.containernet.network import Containernet, Docker
-from containernet_env.hosts import engine, netns, processes
-from containernet_env.hosts.container import measure_sync, put_secrets
-from containernet_env.stores.cluster import MemberPlace
-from containernet_env.stores.etcd.cluster import EtcdMember
+from containernet_env.hosts import engine, netns
 from tests.deadline import HANG_S, eventually
-from tests.processes import processes as running_processes
-from tests.processes import words_of
+from tests.docker.machine_state import left_over, snapshot
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]
 
 MIB = 1 << 20
 
 
-def left_of(run_id: str, containers: list[str]) -> list[str]:
-    """What of a run is there: its containers, interfaces, their cgroups, and programs that were started in them."""
-    found = [container.name for container in engine.list_ours(run_id)]
-    found += [entry.name for entry in Path("/sys/class/net").iterdir() if entry.name.startswith(run_id)]
-    for container in containers:
-        for pattern in (f"*/docker/{container}", f"system.slice/docker-{container}*"):
-            found += [str(path) for path in Path("/sys/fs/cgroup").glob(pattern)]
-    return found + [
-        line for line in map(words_of, running_processes()) if any(container in line for container in containers)
-    ]
-
-
-def stopped(network: Containernet) -> None:
-    """Stop it; it leaves nothing."""
-    containers = [host.did for host in network.hosts if isinstance(host, Docker) and host.did is not None]
-    network.stop()
-    eventually(lambda: left_of(network.run_id, containers) == [], "nothing is left")
-
-
-@pytest.fixture
-def net() -> Iterator[Containernet]:
-    network = Containernet()
+def networks() -> Iterator[Containernet]:
+    """A network, which leaves nothing."""
+    before, network = snapshot(), Containernet()
     try:
         yield network
     finally:
-        stopped(network)
+        network.stop()
+    assert left_over(before) == {}
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Containernet]:
-    """A network for tests that need hosts alone, each of a name of its own."""
-    network = Containernet()
-    try:
-        yield network
-    finally:
-        stopped(network)
+net = pytest.fixture(networks, name="net")
+shared = pytest.fixture(networks, name="shared", scope="module")
+"""For tests that need hosts alone, each of a name of its own."""
 
 
 def test_bring_up_gives_what_was_asked_and_nothing_more(shared: Containernet, image: str) -> None:
@@ -94,69 +64,46 @@ def test_bring_up_gives_what_was_asked_and_nothing_more(shared: Containernet, im
     assert host.oom_kills() == 0
 
 
-def test_the_shell_and_what_it_gives_back(shared: Containernet, image: str) -> None:
+def test_the_shell_and_programs_beside_it(shared: Containernet, image: str) -> None:
     host = shared.addDocker("shell", dimage=image, environment={"GREETING": "hello there"})
-    assert host.run("echo $GREETING; false") == (1, "hello there\n")
-    assert host.run("hostname") == (0, "shell\n")
+    assert host.run("echo $GREETING; hostname; for i in {1..3}; do echo -n $i; done") == (0, "hello there\nshell\n123")
     assert host.cmd("echo one;", "echo two") == "one\r\ntwo\r\n"
-    assert host.run("for i in {1..3}; do echo -n $i; done") == (0, "123")
-    assert host.run("exit 9") == (9, "")
-    assert host.run("echo a new one") == (0, "a new one\n")
     host.cmd("sleep 60 &")
-    assert host.lastPid is not None
-    assert host.run(f"kill -0 {host.lastPid}")[0] == 0
-    host.sendCmd("echo started; sleep 60")
-    said = ""
-    while "started\r\n" not in said:
-        said += host.monitor(5000)
-    assert host.monitor(100) == ""
-    assert host.waiting, "monitor() waited for the end of the command"
-
-    def ended() -> bool:
-        # One alone can be lost, as in every shell, when it meets a program that is just being started.
-        host.sendInt()
-        host.monitor(100)
-        return not host.waiting
-
-    eventually(ended, "the interrupted command ends")
-    assert host.last_status == 130
-
-
-def test_the_networks_monitor_reads_containers_and_mininets_own_hosts(net: Containernet, image: str) -> None:
-    hosts = one, two, own = net.addDocker("one", dimage=image), net.addDocker("two", dimage=image), net.addHost("own")
-    assert [next(net.monitor(timeoutms=0)) for _ in "ab"] == [(None, None)] * 2
-    for host in hosts:
-        host.sendCmd(f"read go; echo {host} 1; echo {host} 2; read go; echo -n {host} 3")
-    assert next(net.monitor([one, two], timeoutms=1)) == (None, None)
-    heard: dict[Any, list[str]] = {host: [] for host in hosts}
-    for host in hosts:
-        host.write("\n")
-    for host, line in net.monitor():
-        heard[host].append(line.strip())
-        if len(heard[host]) == 2:
-            host.write("\n")
-    assert heard == {host: [f"{host} {n}" for n in (1, 2, 3)] for host in hosts}
-    assert [host.waiting for host in hosts] == [False] * 3 and one.last_status == two.last_status == 0
-    one.kill()
-    eventually(lambda: not one.alive, "it has ended")
-    one.sendCmd("echo never")
-    assert ["runs" in line or "ended" in line for _, line in net.monitor([one, own])] == [True]
-
-
-def test_programs_beside_the_shell(shared: Containernet, image: str) -> None:
-    host = shared.addDocker("beside", dimage=image)
+    assert host.run(f"kill -0 {host.lastPid}; exit 9") == (9, "")
     assert host.pexec("sh -c exit") == ("", "", 0)
-    out, err, status = host.pexec(["sh", "-c", "echo out; echo err >&2; exit 3"])
-    assert (out, err, status) == ("out\n", "err\n", 3)
+    assert host.pexec(["sh", "-c", "echo out; echo err >&2; exit 3"]) == ("out\n", "err\n", 3)
     assert host.pexec("nosuchprogram")[2] == 127
     process = host.popen(["sh", "-c", "echo started; exec sleep 60"])
     process.stdout.readline()
     process.send_signal(signal.SIGTERM)
     assert process.wait(HANG_S) == 128 + signal.SIGTERM
-    with host.popen("cat", stdin=subprocess.PIPE, text=True) as cat:
-        assert cat.communicate("through\n", timeout=HANG_S)[0] == "through\n"
     shell = host.popen("echo $X {1..3}; pwd", shell=True, env={"X": "5"}, cwd="/tmp", text=True)
     assert shell.communicate(timeout=HANG_S)[0] == "5 1 2 3\n/tmp\n"
+    # The process outside that waits for a program inside holds this machine's /dev/null, not the container's.
+    host.run("rm /dev/null; mkfifo /dev/null")
+    with host.popen("cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as cat:
+        null = os.stat("/dev/null")
+        eventually(lambda: os.path.samestat(os.stat(f"/proc/{cat.pid}/fd/1"), null), "its outputs are let go of")
+        assert cat.communicate("through\n", timeout=HANG_S)[0] == "through\n"
+
+
+def test_the_networks_monitor_reads_containers_and_mininets_own_hosts(net: Containernet, image: str) -> None:
+    hosts = one, two, own = net.addDocker("one", dimage=image), net.addDocker("two", dimage=image), net.addHost("own")
+    for host in hosts:
+        host.sendCmd(f"read go; echo {host} 1; read go; echo -n {host} 2")
+    heard: dict[Any, list[str]] = {host: [] for host in hosts}
+    for host in hosts:
+        host.write("\n")
+    for host, line in net.monitor():
+        heard[host].append(line.strip())
+        if len(heard[host]) == 1:
+            host.write("\n")
+    assert heard == {host: [f"{host} {n}" for n in (1, 2)] for host in hosts}
+    assert [host.waiting for host in hosts] == [False] * 3 and one.last_status == two.last_status == 0
+    one.kill()
+    wait_ended(one)
+    one.sendCmd("echo never")
+    assert ["runs" in line or "ended" in line for _, line in net.monitor([one, own])] == [True]
 
 
 def test_commands_count_against_the_limits_and_get_no_more_capabilities(shared: Containernet, image: str) -> None:
@@ -171,50 +118,6 @@ def test_commands_count_against_the_limits_and_get_no_more_capabilities(shared: 
     assert host.run("tail /dev/zero")[0] == 137
     assert host.oom_kills() == 1
     assert host.alive
-
-
-def test_what_a_container_links_to_is_looked_for_in_the_container(
-    shared: Containernet, image: str, tmp_path: Path
-) -> None:
-    """Each of its files that the driver opens is a link to one of this machine, by its name or through /proc."""
-    host = shared.addDocker("links", dimage=image, tmpfs=["/secrets:size=64k"])
-    root = files.root_of(host.pid)
-    member = EtcdMember(MemberPlace(host, "10.0.0.1", SimpleNamespace()))  # type: ignore[arg-type]
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    (mine / "passwd").write_text("root:x:7:7::/:/bin/sh\n")
-    acts: list[Callable[[], Any]] = [
-        lambda: member.start(deadline=0.0),
-        lambda: put_secrets(root, "links", {"/secrets/new/key.pem": b"secret"}),
-        lambda: processes.account_text(root, "links", "/etc/passwd"),
-        lambda: measure_sync(root, "/data", budget_s=0.0),
-    ]
-    # Where the file is not in the container, the last two do without it.
-    for to, refused, why in (
-        (mine, acts[:2], "No such file or directory"),
-        (f"/proc/1/root{mine}", acts, "Too many levels of symbolic links"),
-    ):
-        host.run("rm -rf /data /etc/passwd /run/gate /secrets/new")
-        host.run(
-            f"ln -s {to} /data; ln -s {to} /secrets/new; ln -s {to}/passwd /etc/passwd; ln -s {to}/passwd /run/gate"
-        )
-        for act in acts:
-            with pytest.raises(RunError, match=why) if act in refused else nullcontext():
-                assert act() != (mine / "passwd").read_text()
-    put_secrets(root, "links", {"/secrets/key.pem": b"secret"})
-    assert host.run("cat /secrets/key.pem") == (0, "secret")
-    assert [entry.name for entry in mine.iterdir()] == ["passwd"]
-    # With a gate of its own it starts, also through a link.
-    host.run("rm /run/gate; mkfifo /run/real; ln -s /run/real /run/gate")
-    with host.popen("cat /run/gate", text=True) as opened:
-        member.start(clock.monotonic() + HANG_S)
-        assert opened.communicate(timeout=HANG_S)[0] == "go\n"
-    # The process outside that waits for a program inside holds this machine's /dev/null, not the container's.
-    host.run("rm /dev/null; mkfifo /dev/null")
-    with host.popen("cat", stdin=subprocess.PIPE) as waiting:
-        null = os.stat("/dev/null")
-        eventually(lambda: os.path.samestat(os.stat(f"/proc/{waiting.pid}/fd/1"), null), "its outputs are let go of")
-        waiting.communicate(timeout=HANG_S)
 
 
 def test_limits_change_while_it_runs_and_are_read_back(shared: Containernet, image: str) -> None:
@@ -298,62 +201,35 @@ def wait_ended(host: Any) -> None:
     eventually(lambda: not host.alive, f"the end of {host.name}")
 
 
-def test_the_end_of_a_host_is_seen_and_only_its_own_link_goes(net: Containernet, image: str) -> None:
-    hosts = [net.addDocker(f"d{number}", dimage=image, logs=True) for number in (1, 2, 3)]
+def test_a_host_is_removed_and_another_one_ends_and_only_their_links_go(net: Containernet, image: str) -> None:
+    options: Any = {"dimage": image, "logs": True, "extra_hosts": {"db": "10.0.0.9"}}
+    _, two, three = hosts = [net.addDocker(f"d{number}", **options) for number in (1, 2, 3)]
     net.addSwitch("s1")
     for host in hosts:
         net.addLink(host, "s1")
     net.start()
-    os.kill(hosts[0].pid, signal.SIGKILL)
-    wait_ended(hosts[0])
-    assert hosts[0].died()
-    assert hosts[0].exit_state().exit_code == 137
-    assert hosts[0].ending() == "killed by SIGKILL"
-    assert hosts[1].ending() is None
-    with pytest.raises(RunError, match="d1: its container has ended"):
-        hosts[0].cmd("echo hi")
-    assert net.ping(hosts[1:], timeout="2") == 0
-    assert net.ping(hosts[:2], timeout="1") == 100
-    # Mininet's CLI must not end over it.
-    hosts[0].sendCmd("echo hi")
-    assert "has ended" in hosts[0].waitOutput()
-
-
-def test_unknown_keywords_and_impossible_ones_are_refused_before_anything_is_made(
-    net: Containernet, image: str
-) -> None:
-    for options, words in (
-        ({"mem_limt": "64m"}, "did you mean mem_limit"),
-        ({"ports": [80]}, "published"),
-        ({"network_mode": "host"}, "network_mode"),
-        ({"ip": "fd00::1/64"}, "IPv6"),
-    ):
-        with pytest.raises(UsageError, match=words):
-            net.addDocker("d1", dimage=image, **options)
-    with pytest.raises(UsageError, match="image"):
-        net.addDocker("d1")
-    assert "d1" not in net
-    assert engine.list_ours(net.run_id) == []
-
-
-def test_removing_a_host_while_it_runs(net: Containernet, image: str) -> None:
-    hosts = [net.addDocker(f"d{number}", dimage=image, extra_hosts={"db": "10.0.0.9"}) for number in (1, 2)]
-    net.addSwitch("s1")
-    for host in hosts:
-        net.addLink(host, "s1")
-    net.start()
-    assert names_of(hosts[1]) == {"db": "10.0.0.9", "d1": "10.0.0.1", "d2": "10.0.0.2"}
-    assert hosts[1].run("cat /etc/resolv.conf") == (0, "")
+    names = {f"d{number}": f"10.0.0.{number}" for number in (1, 2, 3)}
+    assert names_of(two) == {"db": "10.0.0.9", **names}
+    assert two.run("cat /etc/resolv.conf") == (0, "")
     net.removeDocker("d1")
-    assert names_of(hosts[1]) == {"db": "10.0.0.9", "d2": "10.0.0.2"}
-    assert [container.host for container in engine.list_ours(net.run_id)] == ["d2"]
-    assert len(net.links) == 1
+    assert names_of(two) == {"db": "10.0.0.9", "d2": "10.0.0.2", "d3": "10.0.0.3"}
+    assert {container.host for container in engine.list_ours(net.run_id)} == {"d2", "d3"} and len(net.links) == 2
     again = net.addDocker("d1", dimage=image)
     net.addLink(again, "s1")
-    assert net.ping([again, hosts[1]], timeout="2") == 0
+    assert net.ping([again, two], timeout="2") == 0
     again.setIP("10.0.0.77/24")
-    assert names_of(hosts[1]) == {"db": "10.0.0.9", "d1": "10.0.0.77", "d2": "10.0.0.2"}
-    assert names_of(again) == {"d1": "10.0.0.77", "d2": "10.0.0.2"}
+    assert names_of(two) == {"db": "10.0.0.9", **names_of(again)} == {"db": "10.0.0.9", **names, "d1": "10.0.0.77"}
+    os.kill(three.pid, signal.SIGKILL)
+    wait_ended(three)
+    assert three.died() and three.exit_state().exit_code == 137
+    assert (three.ending(), two.ending()) == ("killed by SIGKILL", None)
+    with pytest.raises(RunError, match="d3: its container has ended"):
+        three.cmd("echo hi")
+    assert net.ping([again, two], timeout="2") == 0
+    assert net.ping([two, three], timeout="1") == 100
+    # Mininet's CLI must not end over it.
+    three.sendCmd("echo hi")
+    assert "has ended" in three.waitOutput()
 
 
 def names_of(host: Docker) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import UsageError
+from containernet_env.containernet.docker import Docker
 from containernet_env.hosts import container, engine, processes
 from containernet_env.hosts.options import ContainerOptions, check_name, cpu_limit, hostname, memory_bytes
 
@@ -59,6 +60,8 @@ def test_cpus_are_a_quota() -> None:
 
 
 REFUSED: dict[str, list[dict[str, Any]]] = {
+    "unknown keyword mem_limt.* did you mean mem_limit": [{"mem_limt": "64m"}],
+    "an image is needed": [{"dimage": ""}],
     "give one of them": [{"cpus": 1, "cpu_quota": 5000}],
     "1000 us or more": [{"cpus": 0}],
     "cpus": [{"cpus": -1}, {"cpus": "many"}],
@@ -81,7 +84,7 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
 def test_what_cannot_work_is_refused(words: str) -> None:
     for options in REFUSED[words]:
         with pytest.raises(UsageError, match=words):
-            ContainerOptions(**options)
+            Docker("d1", **{"dimage": "image", **options})
 
 
 def test_ports_extra_hosts_and_mount_points_are_the_engines() -> None:
