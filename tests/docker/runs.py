@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from containernet_env.hosts import engine
 from containernet_env.hosts.http import UnixConnection
 from containernet_env.results.run_directory import find_run
 from containernet_env.runs.load import SERVER_SOCKET
-from tests.deadline import HANG_S, eventually
+from tests.deadline import HANG_S, T, eventually
 from tests.processes import children, words_of
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -46,10 +47,12 @@ def why_not() -> str | None:
     return None if engine.is_reachable() else "no Docker engine is running"
 
 
-def call(*words: object, timeout_s: float = END_S) -> subprocess.CompletedProcess[str]:
+def call(
+    *words: object, timeout_s: float = END_S, command: Path = COMMAND, **process: Any
+) -> subprocess.CompletedProcess[str]:
     """Carry out a command of the tool to its end."""
-    argv = [str(COMMAND), *map(str, words)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
+    options: Any = {"capture_output": True, "text": True, "timeout": timeout_s, "check": False}
+    return subprocess.run([command, *map(str, words)], **options, **process)
 
 
 def run(config: Path, out: Path, *options: object) -> subprocess.CompletedProcess[str]:
@@ -102,18 +105,11 @@ def requests_are_answered() -> bool:
 class Run:
     """A run in a process group of its own, as a shell starts it; the ``with`` block ends it, whatever becomes of it."""
 
-    command: tuple[str, ...] = (str(COMMAND),)
-
-    def __init__(self, scenarios: Path, out: Path, *options: object, config: Path = CONFIG) -> None:
+    def __init__(self, scenarios: Path, out: Path, command: Sequence[str] = (str(COMMAND),)) -> None:
         self.out = out
-        words = ["run", config, out, "--scenarios", scenarios, *options]
-        self.process = subprocess.Popen(
-            [*self.command, *map(str, words)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        words = ["run", str(CONFIG), str(out), "--scenarios", str(scenarios)]
+        output: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        self.process = subprocess.Popen([*command, *words], start_new_session=True, **output)
         self.pid = self.process.pid
 
     def __enter__(self) -> Run:
@@ -121,53 +117,43 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
-            self.strike(signal.SIGTERM)
+            self.process.terminate()
             self.end()
 
-    def events(self) -> list[str]:
-        """The kinds of its events so far, in their order."""
+    def _has(self, kind: str) -> bool:
         try:
             lines = (find_run(self.out) / "events.jsonl").read_text().splitlines(keepends=True)
         except (UsageError, OSError):  # it has no directory yet, or no events
-            return []
-        return [json.loads(line)["kind"] for line in lines if line.endswith("\n")]
+            return False
+        return kind in [json.loads(line)["kind"] for line in lines if line.endswith("\n")]
 
-    def reach(self, kind: str, count: int = 1) -> None:
-        """Return once it has had so many events of a kind."""
+    def _reach(self, what: str, find: Callable[[], T]) -> T:
+        """What ``find`` answers once that is true. AssertionError where the run ends before."""
 
-        def reached() -> bool:
+        def found() -> T:
             assert self.process.poll() is None, self.process.communicate()[0]
-            return self.events().count(kind) >= count
+            return find()
 
-        eventually(reached, f"the run's {kind}", END_S)
+        return eventually(found, f"the run's {what}", END_S)
+
+    def reach(self, kind: str) -> None:
+        """Return once it has had an event of a kind."""
+        self._reach(kind, lambda: self._has(kind))
 
     def reach_child(self, *words: str) -> int:
         """The process of it with these words in its command line, once there is one."""
-
-        def found() -> int | None:
-            assert self.process.poll() is None, self.process.communicate()[0]
-            return child(self.pid, *words)
-
-        return eventually(found, f"the run's {' '.join(words)}") or 0
+        return self._reach(" ".join(words), lambda: child(self.pid, *words)) or 0
 
     def reach_request(self) -> None:
         """Return once a scenario's first request has been answered."""
-
-        def answered() -> bool:
-            assert self.process.poll() is None, self.process.communicate()[0]
-            return requests_are_answered()
-
-        eventually(answered, "the first answer", END_S)
-
-    def strike(self, signum: int, group: bool = False) -> None:
-        (os.killpg if group else os.kill)(self.pid, signum)
+        self._reach("first answer", requests_are_answered)
 
     def end(self) -> str:
         """Wait for it, which should be ending; its output."""
         try:
             return self.process.communicate(timeout=END_S)[0]
         except subprocess.TimeoutExpired:
-            self.strike(signal.SIGKILL, group=True)
+            os.killpg(self.pid, signal.SIGKILL)
             raise
 
     @property

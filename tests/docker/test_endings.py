@@ -19,49 +19,33 @@ MOMENTS = ("RunLock.__enter__", "Testbed._start_hosts", "Testbed._connect")
 """The first call of each of these on a run's main thread; tests/local strikes earlier ones, tests/faults later ones."""
 
 
-class Struck(Run):
-    """A run whose process group is interrupted at one of ``MOMENTS``."""
-
-    def __init__(self, moment: str, scenarios: Path, out: Path) -> None:
-        self.command = (sys.executable, "-c", pressing_ctrl_c(moment, "os.killpg(0, signal.SIGINT)"))
-        super().__init__(scenarios, out)
-
-
-def test_a_run_has_the_machine_for_itself_and_ends_by_sigterm(long: Path, tiny: Path, tmp_path: Path) -> None:
+def test_a_run_has_the_machine_for_itself_until_a_living_member_loses_its_interface(
+    long: Path, tiny: Path, tmp_path: Path
+) -> None:
     with Run(long, tmp_path / "first.csv") as first:
-        first.reach("scenario_began")
+        first.reach_request()
         other = run(CONFIG, tmp_path / "second.csv", "--scenarios", tiny)
         assert other.returncode == 1 and f"another run is on (process {first.pid})" in other.stderr, other.stderr
         lab = call("shell", CONFIG, "-c", "etcd1 echo up")
         assert (lab.returncode, lab.stdout) == (1, "")
         assert f"a run is measuring on this machine (process {first.pid}); a lab would disturb it" in lab.stderr
         assert call("clean").stdout.count("kept container") == 4
-        first.strike(signal.SIGTERM)
-        first.reach("run_interrupted")  # pending together, the lower one would come first
-        first.strike(signal.SIGINT)  # an impatient second one changes nothing
+        netns.run(host_pid("etcd2"), ["ip", "link", "delete", "dev", "etcd2-eth0"])
         output = first.end()
-    assert first.status == 128 + signal.SIGTERM, output
-    assert first.errors() == ["interrupted", "not run: interrupted by SIGTERM"], output
+    assert first.status == 1, output
+    struck, following = first.errors()
+    assert struck.startswith("the network lost a host that lives: etcd2-eth0: interface "), struck
+    assert following.startswith("not run: the network lost a host that lives: etcd2-eth0"), following
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_ctrl_c_before_the_first_scenario(moment: str, long: Path, tmp_path: Path) -> None:
-    with Struck(moment, long, tmp_path / "out.csv") as stopped:
+    command = (sys.executable, "-c", pressing_ctrl_c(moment, "os.killpg(0, signal.SIGINT)"))
+    with Run(long, tmp_path / "out.csv", command) as stopped:
         output = stopped.end()
     assert stopped.status == 128 + signal.SIGINT, output
     assert "Traceback" not in output and "ignored" not in output, output
     assert stopped.errors() == []
-
-
-def test_an_interface_that_is_deleted_under_a_living_member(long: Path, tmp_path: Path) -> None:
-    with Run(long, tmp_path / "out.csv") as struck:
-        struck.reach_request()
-        netns.run(host_pid("etcd2"), ["ip", "link", "delete", "dev", "etcd2-eth0"])
-        output = struck.end()
-    assert struck.status == 1, output
-    first, following = struck.errors()
-    assert first.startswith("the network lost a host that lives: etcd2-eth0: interface "), first
-    assert following.startswith("not run: the network lost a host that lives: etcd2-eth0"), following
 
 
 def lab_of(config: Path) -> subprocess.Popen[str]:

@@ -1,6 +1,6 @@
 """What a run needs of a network, of every engine: our own, and the original Containernet where it is here.
 
-Runs on the original follow that are ended: nothing of them stays. The vm ring (tests/vm) judges whole ones.
+Whole runs on the original, and what kill -9 leaves of one, are the vm ring's (tests/vm).
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations
@@ -32,9 +30,8 @@ from containernet_env.model.backends import EngineChoice, SwitchesChoice
 from containernet_env.network.kernel import DELAY_TOLERANCE_NS, RATE_TOLERANCE_RATIO
 from containernet_env.network.link import check_held
 from tests.deadline import eventually
-from tests.docker import runs
 from tests.docker.machine_state import left_over, snapshot
-from tests.docker.runs import PROJECT
+from tests.docker.runs import PROJECT, call
 from tests.root.network import answers, check_not_early, has_netem, needs_ovs, silent
 
 if TYPE_CHECKING:  # pytest would collect it
@@ -246,46 +243,7 @@ def test_pythonpath_reaches_a_run_through_test_sh(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     # Nothing of it needs netem, which is looked for first.
     config.write_text(json.dumps([{**MEMBERS[2], "bandwidth": 48.448}]))
-    done = subprocess.run(
-        [PROJECT / "test.sh", config, tmp_path / "out.csv", "--engine", "containernet"],
-        env={**os.environ, "PYTHONPATH": str(package.parent)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    words = (config, tmp_path / "out.csv", "--engine", "containernet")
+    done = call(*words, command=PROJECT / "test.sh", env={**os.environ, "PYTHONPATH": str(package.parent)})
     assert done.returncode == 3, done.stdout + done.stderr
     assert "this is the one in PYTHONPATH" in done.stderr
-
-
-# --- runs on the original ---------------------------------------------------------------------------------------------
-
-
-class Run(runs.Run):
-    """A run on the original, with this Python, since it is the one that has it."""
-
-    command = (sys.executable, "-c", "from containernet_env.__main__ import main; main()")
-
-    def __init__(self, scenarios: Path, out: Path, *options: object) -> None:
-        config = out.with_name("three.json")
-        config.write_text(json.dumps([{**member, "mem": "256m"} for member in MEMBERS]))
-        super().__init__(scenarios, out, "--engine", "containernet", *options, config=config)
-
-
-@ORIGINAL
-@pytest.mark.usefixtures("unchanged_machine")
-@pytest.mark.parametrize("moment", ["run_began", "hosts_up", "network_proved", "cluster_up", "scenario_began"])
-def test_ctrl_c_and_kill_9_at_any_moment(moment: str, long: Path, tmp_path: Path) -> None:
-    not_run = "not run: interrupted by SIGINT"
-    with Run(long, tmp_path / "out.csv") as stopped:
-        stopped.reach(moment)
-        stopped.strike(signal.SIGINT, group=True)
-        output = stopped.end()
-    assert stopped.status == 128 + signal.SIGINT, output
-    assert stopped.errors() in ([], [not_run] * 2, ["interrupted", not_run])
-    with Run(long, tmp_path / "killed.csv") as killed:
-        killed.reach(moment)
-        killed.strike(signal.SIGKILL, group=True)
-        killed.end()
-    removed = subprocess.run([*Run.command, "clean"], capture_output=True, text=True, check=True, timeout=120).stdout
-    assert moment in ("run_began", "hosts_up") or removed.count("removed container") == 4, removed
