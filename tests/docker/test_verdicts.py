@@ -9,7 +9,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -104,7 +104,16 @@ def others_busy(_: str) -> Iterator[None]:
 
 
 @contextmanager
-def slow_disks(_: str) -> Iterator[None]:
+def held(values: Iterable[tuple[Path, str, str]]) -> Iterator[None]:
+    """Each of these files of cgroups has its first text within the context, and its second one afterwards."""
+    with ExitStack() as undoing:
+        for path, text, before in values:
+            path.write_text(text)
+            undoing.callback(path.write_text, before)
+        yield
+
+
+def slow_disks(_: str) -> AbstractContextManager[None]:
     """Twenty writes a second of each member to the disk that holds the engine's data."""
     device = os.stat(engine.client().info()["DockerRootDir"]).st_dev
     whole = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve()
@@ -114,15 +123,11 @@ def slow_disks(_: str) -> Iterator[None]:
     for name in MEMBERS:
         groups = cgroups_of(host_pid(name))
         if (v1 := groups.v1.get("blkio")) is not None:
-            places.append((v1 / "blkio.throttle.write_iops_device", "20", "0"))
+            places.append((v1 / "blkio.throttle.write_iops_device", f"{number} 20", f"{number} 0"))
         else:
             assert groups.v2 is not None
-            places.append((groups.v2 / "io.max", "wiops=20", "wiops=max"))
-    for place, bound, _none in places:
-        place.write_text(f"{number} {bound}")
-    yield
-    for place, _bound, none in places:
-        place.write_text(f"{number} {none}")
+            places.append((groups.v2 / "io.max", f"{number} wiops=20", f"{number} wiops=max"))
+    return held(places)
 
 
 def cpu_group(pid: int) -> Path:
@@ -133,25 +138,16 @@ def cpu_group(pid: int) -> Path:
     return found
 
 
-def limit(group: Path, quota_us: int) -> None:
-    """Bound a cgroup's CPU time in each 100 ms."""
+def a_tenth(group: Path) -> tuple[Path, str, str]:
+    """What bounds a cgroup to 10 ms of CPU time in each 100 ms, and to all of them."""
     if (group / "cpu.max").exists():
-        (group / "cpu.max").write_text(f"{quota_us} 100000")
-    else:
-        (group / "cpu.cfs_quota_us").write_text(str(quota_us))
+        return group / "cpu.max", "10000 100000", "100000 100000"
+    return group / "cpu.cfs_quota_us", "10000", "100000"
 
 
-@contextmanager
-def members_of_a_tenth(_: str) -> Iterator[None]:
+def members_of_a_tenth(_: str) -> AbstractContextManager[None]:
     """A tenth of a core for each member, as its own limit."""
-    groups = [cpu_group(host_pid(name)) for name in MEMBERS]
-    try:
-        for group in groups:
-            limit(group, 10_000)
-        yield
-    finally:
-        for group in groups:
-            limit(group, 100_000)
+    return held([a_tenth(cpu_group(host_pid(name))) for name in MEMBERS])
 
 
 @contextmanager
@@ -160,7 +156,8 @@ def emulator_with_a_quota(_: str) -> Iterator[None]:
     pid, home = emulator(), cpu_group(os.getpid())
     group = home / f"cnenv-test-{os.getpid()}"
     group.mkdir()
-    limit(group, 10_000)
+    limit, text, _all = a_tenth(group)
+    limit.write_text(text)
     policies = {int(thread): os.sched_getscheduler(int(thread)) for thread in os.listdir(f"/proc/{pid}/task")}
     priorities = {thread: os.sched_getparam(thread) for thread in policies}
     try:
