@@ -16,7 +16,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 )
 
 const deadly = 13
@@ -96,9 +95,9 @@ func (e etcd) put(key, value string, exists bool) (revision int64, done bool, er
 
 // The types of ZooKeeper's requests, and its errors.
 const (
-	create, getData, setData, syncPath, ping, multi, closeSession = 1, 4, 5, 9, 11, 14, -11
+	create, getData, setData, syncPath, ping, closeSession = 1, 4, 5, 9, 11, -11
 
-	ok, apiError, noNode, nodeExists = 0, -100, -101, -110
+	ok, noNode, nodeExists = 0, -101, -110
 )
 
 func serveZooKeeper(address string, to etcd) error {
@@ -193,14 +192,6 @@ func answer(to etcd, kind int32, r *packet) (revision int64, code int32, body []
 		path, data := r.text(), r.text()
 		written(path, data, true)
 		body = stat(revision, len(data))
-	case multi: // a check and a write
-		_ = r.skip(9).text()
-		path, data := r.skip(4+9).text(), r.text()
-		if written(path, data, true); code == noNode {
-			code = apiError
-		}
-		body = append(part(13), append(part(setData), stat(revision, len(data))...)...)
-		body = append(body, 0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff)
 	default:
 		return 0, 0, nil, fmt.Errorf("a request of type %d", kind)
 	}
@@ -209,9 +200,6 @@ func answer(to etcd, kind int32, r *packet) (revision int64, code int32, body []
 	}
 	return revision, code, body, err
 }
-
-// part is the header of a part of the answer to a multi.
-func part(kind byte) []byte { return []byte{0, 0, 0, kind, 0, 0, 0, 0, 0} }
 
 func stat(revision int64, length int) []byte {
 	b := make([]byte, 68)
@@ -251,10 +239,10 @@ func send(c io.Writer, b []byte) error {
 	return err
 }
 
-// serveConsul answers as cetcd does: a parameter without a value is none, and no answer has an index.
+// serveConsul answers as cetcd does: no answer has an index.
 func serveConsul(address string, to etcd) error {
 	http.HandleFunc("PUT /v1/kv/{key...}", func(w http.ResponseWriter, r *http.Request) {
-		key := "con" + strings.TrimPrefix(r.URL.Path, "/v1/kv")
+		key := "con/" + r.PathValue("key")
 		body, err := io.ReadAll(r.Body)
 		if err == nil {
 			var done bool
@@ -264,18 +252,13 @@ func serveConsul(address string, to etcd) error {
 		}
 		_, _ = io.WriteString(w, strconv.FormatBool(err == nil)) // the client may have gone
 	})
+	// Only the probe of a member, whose key is not there, is read.
 	http.HandleFunc("GET /v1/kv/{key...}", func(w http.ResponseWriter, r *http.Request) {
-		consistent := r.URL.Query().Get("consistent") == "true"
-		value, _, err := to.get("con"+strings.TrimPrefix(r.URL.Path, "/v1/kv"), !consistent)
-		if err != nil {
+		if _, _, err := to.get("con/"+r.PathValue("key"), false); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		found := []object{}
-		if value != nil {
-			found = append(found, object{"Value": value})
-		}
-		_ = json.NewEncoder(w).Encode(found) // the client may have gone
+		_, _ = io.WriteString(w, "[]") // the client may have gone
 	})
 	return http.ListenAndServe(address, nil)
 }
