@@ -26,10 +26,10 @@ AXES = ("link_delay=1ms,3ms", "cpus=0.5,0.75", "clients=2,4")
 CELLS = 8
 
 
-def words(folder: Path, axes: tuple[str, ...] = AXES) -> list[str]:
+def words(folder: Path) -> list[str]:
     """What follows the name of the command."""
     (folder / "one.json").write_text(json.dumps(SCENARIOS))
-    sets = [word for axis in axes for word in ("--set", axis)]
+    sets = [word for axis in AXES for word in ("--set", axis)]
     options = ("--scenarios", folder / "one.json", "--tries", 1)
     return ["sweep", str(CONFIG), str(folder / "out.csv"), *sets, *map(str, options)]
 
@@ -55,12 +55,7 @@ def struck(
     return sweep.returncode
 
 
-def by(signum: signal.Signals) -> Callable[[subprocess.Popen[str]], None]:
-    """Strike by a signal."""
-    return lambda sweep: sweep.send_signal(signum)
-
-
-def assert_each_cell_once(out: Path, cells: int) -> list[dict[str, str]]:
+def assert_each_cell_once(out: Path) -> list[dict[str, str]]:
     """Each cell has a row, whole, in the order and by the seed that was recorded; of what was measured again no
     row counts but the last. The rows.
     """
@@ -71,7 +66,7 @@ def assert_each_cell_once(out: Path, cells: int) -> list[dict[str, str]]:
     for row in found:
         valid.setdefault(by_hash[row["ConfigHash"], row["ScenarioHash"]], []).append(row["Valid"])
     # A row that the machine spoilt is one of its cell, too: --tries 1 measures it again with the next command only.
-    assert len(valid) == cells and not [rows for rows in valid.values() if "yes" in rows[:-1]], valid
+    assert len(valid) == CELLS and not [rows for rows in valid.values() if "yes" in rows[:-1]], valid
     (seed,) = {line["seed"] for line in journal(out, "sweep")}
     runs = journal(out, "run")
     assert {row["LinkSeed"] for row in found} == {str(line["seed"]) for line in runs} == {str(seed)}
@@ -101,13 +96,13 @@ def assert_changed_as_planned(out: Path, found: list[dict[str, str]]) -> None:
 @pytest.mark.long
 def test_a_sweep_that_is_ended_and_killed_measures_each_cell_once(tmp_path: Path) -> None:
     before, out, command = snapshot(), tmp_path / "out.csv", [str(COMMAND), *words(tmp_path)]
-    assert struck(command, out, 1, by(signal.SIGINT)) == 128 + signal.SIGINT
+    assert struck(command, out, 1, lambda sweep: sweep.send_signal(signal.SIGINT)) == 128 + signal.SIGINT
     first = rows_after(out)
-    assert struck(command, out, len(first) + 1, by(signal.SIGKILL)) == -signal.SIGKILL
+    assert struck(command, out, len(first) + 1, lambda sweep: sweep.kill()) == -signal.SIGKILL
     killed = len(rows_after(out))
     done = subprocess.run(command, capture_output=True, text=True, timeout=END_S, check=False)
     assert left_over(before) == {}, done.stdout
-    found = assert_each_cell_once(out, CELLS)
+    found = assert_each_cell_once(out)
     assert_changed_as_planned(out, found)
     assert found[: len(first)] == first
     assert [row for row in found if row["Error"] != "-"] == []

@@ -108,13 +108,6 @@ class OwnEngine:
         (containerd,) = (pid for pid in children(self.pid) if program_of(pid) == "containerd")
         os.kill(containerd, signal.SIGKILL)
 
-    def pause(self) -> None:
-        """SIGSTOP to dockerd: it accepts connections and answers nothing."""
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
-
     @property
     def environment(self) -> dict[str, str]:
         """This process's environment, with this engine as the one to use."""
@@ -164,7 +157,6 @@ class OwnEngine:
         if not self.folder.exists():
             return
         if self._process is not None and self.runs:
-            self.resume()
             with suppress(DockerException, requests.exceptions.RequestException, OSError):
                 self.remove_containers()
             with suppress(subprocess.TimeoutExpired):
