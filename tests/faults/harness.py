@@ -8,11 +8,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-import docker
 import pytest
 
 from containernet_env.hosts import engine, owner
@@ -47,7 +46,6 @@ class Run:
         self.wrapper: Sequence[str] = ()
         self.stdout: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._client: docker.DockerClient | None = None
         self._frozen = False
 
     def start(self) -> None:
@@ -132,18 +130,11 @@ class Run:
     def said(self) -> str:
         return self.files.said.read_text(errors="replace") if self.files.said.exists() else ""
 
-    def close(self) -> None:
-        """The run has ended, and left nothing."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
-
     def tool(self, *words: str) -> tuple[int, str]:
         return tool(*words, environment=self.environment)
 
     def stop(self) -> None:
         """End it in any case, and remove what it leaves; for a cell that has failed."""
-        self.close()
         if self._process is not None and self.alive():
             self.resume()
             os.kill(self.driver, signal.SIGTERM)
@@ -186,13 +177,10 @@ class Run:
 
     def host(self, name: str) -> int | None:
         """The first process of a host's container."""
-        if self._client is None:
-            address = self.environment.get("DOCKER_HOST") or engine.address()
-            self._client = docker.DockerClient(base_url=address, version="auto", timeout=HANG_S)
-        api = self._client.api
-        for row in api.containers(filters={"label": [f"{engine.LABEL_HOST}={name}"]}):
-            if row["Labels"].get(owner.LABEL, "").split("/")[1:2] == [str(self.driver)]:
-                return api.inspect_container(row["Id"])["State"]["Pid"] or None
+        with nullcontext(engine.client()) if self.own_engine is None else closing(self.own_engine.client()) as client:
+            for row in client.api.containers(filters={"label": [f"{engine.LABEL_HOST}={name}"]}):
+                if row["Labels"].get(owner.LABEL, "").split("/")[1:2] == [str(self.driver)]:
+                    return client.api.inspect_container(row["Id"])["State"]["Pid"] or None
         return None
 
     @property

@@ -45,18 +45,13 @@ def test_fault(cell: Cell, tmp_path: Path, request: pytest.FixtureRequest) -> No
             own = stack.enter_context(OwnEngine())
         elif own is not None:
             stack.callback(lambda: before["namespaces"].add(own.network_namespace()))  # it has been started again
-        _strike(cell, tmp_path, own)
+        run = Run(tmp_path, own, cell.moment)
+        try:
+            strike(run, cell)
+        except BaseException:
+            run.stop()
+            raise
     assert left_over(before) == {}
-
-
-def _strike(cell: Cell, folder: Path, own: OwnEngine | None) -> None:
-    run = Run(folder, own, cell.moment)
-    try:
-        strike(run, cell)
-        run.close()
-    except BaseException:
-        run.stop()
-        raise
 
 
 def strike(run: Run, cell: Cell) -> None:
