@@ -11,9 +11,8 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -46,18 +45,12 @@ SCENARIOS = {
 }
 
 
-@dataclass
-class Cluster:
-    """A cluster that others run: how a file names it, and a check that it holds what it held before."""
+class Cluster(NamedTuple):
+    """A cluster that others run: its endpoints, a check that it holds what it held before, and its token."""
 
     endpoints: list[str]
-    assert_as_it_was: Callable[[], None] = lambda: None
+    assert_as_it_was: Callable[[], None]
     token: str | None = None
-
-    def file(self, folder: Path, store: str, **more: Any) -> Path:
-        path = folder / "endpoints.json"
-        path.write_text(json.dumps({"store": store, "endpoints": self.endpoints, **more}))
-        return path
 
 
 def set_up(kind: str) -> Any:
@@ -68,48 +61,39 @@ def set_up(kind: str) -> Any:
     return store
 
 
-def consuls_program() -> Path:
-    found = programs.find(set_up("consul").image.module, builds.go_version())
-    assert found is not None
-    return found / "consul"
-
-
-@contextmanager
-def consul(folder: Path) -> Iterator[Cluster]:
-    with Service(CONSUL, consuls_program(), 3, folder) as members:
-
-        def check() -> None:
-            assert members.ask("GET", 0, "/v1/kv/containernet-env/?keys") == 404
-
-        yield Cluster([f"http://{endpoint}" for endpoint in members.endpoints], check)
-
-
-class WithAcls(Service):
-    """One agent that answers nobody without a token."""
+class Consul(Service):
+    """Three agents that answer nobody without a token."""
 
     token = "3f1a2b4c-0000-4000-8000-000000000001"
 
-    def __init__(self, program: Path, folder: Path) -> None:
-        super().__init__(CONSUL, program, 1, folder)
-        self.endpoints = ["127.0.62.1:8500"]
+    def __init__(self, folder: Path) -> None:
+        found = programs.find(set_up("consul").image.module, builds.go_version())
+        assert found is not None
+        super().__init__(CONSUL, found / "consul", 3, folder)
 
     def _arguments(self, i: int) -> list[str]:
         tokens = f'tokens {{ initial_management = "{self.token}" agent = "{self.token}" }}'
         acls = f'acl {{ enabled = true default_policy = "deny" {tokens} }}'
         return [*super()._arguments(i), "-hcl", acls]
 
+    def _request(self, endpoint: str, method: str, path: str) -> Any:
+        agent = TcpConnection(endpoint.partition(":")[0], 8500, headers={"X-Consul-Token": self.token})
+        return agent.request_json(0, method, path, timeout_s=HANG_S)
+
     def _ready(self) -> bool:
-        agent = TcpConnection("127.0.62.1", 8500, headers={"X-Consul-Token": self.token})
         try:
-            return agent.request_json(0, "PUT", "/v1/kv/ready", "", timeout_s=HANG_S) is True
+            return all(self._request(endpoint, "PUT", "/v1/kv/ready") for endpoint in self.endpoints)
         except RunError:
             return False
 
+    def assert_as_it_was(self) -> None:
+        assert self._request(self.endpoints[0], "GET", "/v1/kv/?keys") == ["ready"]
+
 
 @contextmanager
-def consul_with_acls(folder: Path) -> Iterator[Cluster]:
-    with WithAcls(consuls_program(), folder) as agent:
-        yield Cluster([f"http://{agent.endpoints[0]}"], token=agent.token)
+def consul(folder: Path) -> Iterator[Cluster]:
+    with Consul(folder) as agents:
+        yield Cluster([f"http://{endpoint}" for endpoint in agents.endpoints], agents.assert_as_it_was, agents.token)
 
 
 @contextmanager
@@ -147,32 +131,28 @@ def zookeeper(_folder: Path) -> Iterator[Cluster]:
             container.remove(force=True, v=True)
 
 
-MAKERS: dict[str, Callable[[Path], AbstractContextManager[Cluster]]] = {
-    "consul": consul,
-    "consul-with-acls": consul_with_acls,
-    "zookeeper": zookeeper,
-}
+MAKERS: dict[str, Callable[[Path], AbstractContextManager[Cluster]]] = {"consul": consul, "zookeeper": zookeeper}
 
 
-@pytest.mark.parametrize("name", MAKERS)
-def test_it_is_measured_and_keeps_nothing(name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    kind = name.partition("-")[0]
-    with MAKERS[name](tmp_path_factory.mktemp(name)) as cluster:
-        file, out, scenarios = cluster.file(tmp_path, kind), tmp_path / "out.csv", tmp_path / "scenarios.json"
+@pytest.mark.parametrize("kind", MAKERS)
+def test_it_is_measured_and_keeps_nothing(kind: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    with MAKERS[kind](tmp_path_factory.mktemp(kind)) as cluster:
+        file, out, scenarios = (tmp_path / name for name in ("endpoints.json", "out.csv", "scenarios.json"))
+        named = {"store": kind, "endpoints": cluster.endpoints}
+        file.write_text(json.dumps(named))
         scenarios.write_text(json.dumps(SCENARIOS))
         if cluster.token is not None:
             refused = call("check", file)
             assert refused.returncode == 1 and "requires a token (ACLs)" in refused.stdout, refused.stdout
             (tmp_path / "token").write_text(f"{cluster.token}\n")
-            file = cluster.file(tmp_path, kind, token_file="token")
+            file.write_text(json.dumps(named | {"token_file": "token"}))
         done = call("run", file, out, "--scenarios", scenarios, "--yes-load-this-cluster")
         assert done.returncode == 0, done.stdout + done.stderr
         found = rows(out)
         assert [row["Error"] for row in found] == ["-"] * 6, found
         version = str(KINDS[kind].default().version)
-        size = str(len(cluster.endpoints))
         facts = {(row["Hosts"], row["ClusterSize"], row["StoreVersion"]) for row in found}
-        assert facts == {("external", size, version)}
+        assert facts == {("external", "3", version)}
         if kind == "zookeeper":
             assert {row["Consistency"] for row in found if row["TestType"] == "read"} == {"sync+read", "s"}
         else:
