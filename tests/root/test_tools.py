@@ -79,6 +79,8 @@ def test_a_recording_holds_every_frame_whole_and_in_time(
     h1, h2 = net.hosts
     path = tmp_path / "h1.pcap"
     assert run_command(net, f"capture h1 {path}") == 0
+    with pytest.raises(UsageError, match=r"h1\.pcap is being recorded into already, by h1"):
+        run_command(net, f"capture h2 {path}")
     with (
         netns.socket_in(h1.pid, socket.AF_INET, socket.SOCK_DGRAM) as here,
         netns.socket_in(h2.pid, socket.AF_INET, socket.SOCK_DGRAM) as there,

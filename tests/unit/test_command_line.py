@@ -10,7 +10,7 @@ from functools import partial
 from ipaddress import IPv4Interface
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -21,7 +21,7 @@ from mininet.node import Host
 from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base import clock
-from containernet_env.base.errors import ContainernetEnvError, RunError, UsageError
+from containernet_env.base.errors import RunError, UsageError
 from containernet_env.containernet import live_links
 from containernet_env.containernet import shell as command_line
 from containernet_env.containernet.docker import Docker
@@ -196,19 +196,30 @@ def test_a_host_that_cannot_ping_is_an_error_and_no_loss(monkeypatch: pytest.Mon
             net.pingAll(timeout)
 
 
-def test_iperf_is_measured_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iperf_is_measured_from_outside(
+    net: FakeNet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """It hung for UDP without iperf in the image, and for TCP with Debian 12's iperf."""
-    net = Measured()
-    measure = mock.Mock(return_value=Throughput(59_312_500, 5.0, "cubic"))
+    mininets, measure = Measured(), mock.Mock(return_value=Throughput(59_312_500, 5.0, "cubic"))
     monkeypatch.setattr(measuring, "measure", measure)
-    assert net.iperf() == ["94.9 Mbits/sec"] * 2
-    assert net.iperf(net.hosts[:2], "TCP", None, "K", 2, 7) == ["11584 KBytes/sec"] * 2
-    assert [call.args for call in measure.call_args_list] == [(1, 3, "10.0.0.3", 5, 5001), (1, 2, "10.0.0.2", 2, 7)]
-    for refused in ({"l4Type": "UDP"}, {"l4Type": "SCTP"}, {"fmt": "x"}, {"hosts": net.hosts}):
+    assert mininets.iperf() == ["94.9 Mbits/sec"] * 2
+    assert mininets.iperf(mininets.hosts[:2], "TCP", None, "K", 2, 7) == ["11584 KBytes/sec"] * 2
+    for line in ("iperf etcd1 etcd2", "iperf", "iperf 2", "iperf etcd2 etcd1 0.5"):
+        assert run_command(net, line) == 0
+    whole = (11, 12, "10.0.0.2")
+    assert [call.args for call in measure.call_args_list] == [
+        *((1, 3, "10.0.0.3", 5, 5001), (1, 2, "10.0.0.2", 2, 7)),
+        *((*whole, 5.0), (*whole, 5.0), (*whole, 2.0), (12, 11, "10.0.0.1", 0.5)),
+    ]
+    assert capsys.readouterr().out.splitlines()[0] == "etcd1 -> etcd2: 94.9 Mbit/s over 5.0 s (TCP cubic)"
+    for refused in ({"l4Type": "UDP"}, {"l4Type": "SCTP"}, {"fmt": "x"}, {"hosts": mininets.hosts}):
         with pytest.raises(UsageError):
-            net.iperf(**refused)
+            mininets.iperf(**refused)
     with pytest.raises(UsageError):
-        net.runCpuLimitTest(0.5)
+        mininets.runCpuLimitTest(0.5)
+    for line in ("nosuch", "delay etcd1", "iperf etcd1 etcd1", "iperf etcd1 etcd2 0"):
+        with pytest.raises(UsageError):
+            run_command(net, line)
     rates = [live_links.format_rate(rate) for rate in (7, 9_996, 1.5e6, 99.96e6, 9.45e9)]
     assert rates == ["7.00 bits/sec", "10.0 Kbits/sec", "1.50 Mbits/sec", "100 Mbits/sec", "9.45 Gbits/sec"]
 
@@ -233,23 +244,6 @@ def test_an_echo_is_answered_by_its_own_reply() -> None:
     assert not measuring._answers(packet(8, request), request)  # the request itself, on loopback
     assert not measuring._answers(packet(0, measuring._request()), request)
     assert not measuring._answers(header, request)
-
-
-def test_iperf_says_what_one_flow_carried(
-    net: FakeNet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    measure = mock.Mock(return_value=Throughput(59_312_500, 5.0, "cubic"))
-    monkeypatch.setattr(measuring, "measure", measure)
-    for line in ("iperf etcd1 etcd2", "iperf", "iperf 2", "iperf etcd2 etcd1 0.5"):
-        assert run_command(net, line) == 0
-    whole = (11, 12, "10.0.0.2")
-    assert [call.args for call in measure.call_args_list] == [
-        *((*whole, 5.0), (*whole, 5.0), (*whole, 2.0), (12, 11, "10.0.0.1", 0.5))
-    ]
-    assert capsys.readouterr().out.splitlines()[0] == "etcd1 -> etcd2: 94.9 Mbit/s over 5.0 s (TCP cubic)"
-    for line in ("nosuch", "delay etcd1", "iperf etcd1 etcd1", "iperf etcd1 etcd2 0"):
-        with pytest.raises(UsageError):
-            run_command(net, line)
 
 
 DIRECTIONS = (
@@ -350,17 +344,6 @@ def test_one_parser_for_all_lines(
     assert (runs == [ran] and not text) if isinstance(ran, tuple) else (not runs and re.search(ran, text)), text
 
 
-def test_two_recordings_into_one_file_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both write over each other: `capture stop` showed 370 frames, and the file could be read up to the fifth."""
-    node = SimpleNamespace(name="etcd1", pid=1, defaultIntf=lambda: SimpleNamespace(name="e"))
-    net: Any = SimpleNamespace(_captures=(), _node=lambda name: node)
-    capture = SimpleNamespace(name="etcd1", path=tmp_path / "a.pcap", running=True)
-    monkeypatch.setattr(live_links, "Capture", lambda *arguments: capture)
-    LiveLinks.start_capture(net, "etcd1", capture.path)
-    with pytest.raises(ContainernetEnvError, match=r"a\.pcap"):
-        LiveLinks.start_capture(net, "etcd2", capture.path)
-
-
 # --- changes of links -------------------------------------------------------------------------------------------------
 
 
@@ -395,45 +378,18 @@ def test_what_a_line_calls_and_prints_and_what_makes_no_sense_and_does_nothing(s
     assert told == snapshot
 
 
-class Routed(LiveLinks):
-    """a and b in one network, c and d in others: a and c each have a router, which reach each other.
-
-    e and f share a network, and f has another one besides, which e reaches through r1.
-    """
-
-    NODES: ClassVar = {
-        "a": (["10.0.1.2"], "10.0.1.1"),
-        "b": (["10.0.1.3"], "10.0.1.1"),
-        "c": (["10.0.3.2"], "10.0.3.1"),
-        "d": (["10.0.4.2"], None),
-        "e": (["10.0.1.4", "10.0.5.4"], "10.0.1.1"),
-        "f": (["10.0.5.5", "10.0.3.3"], None),
-        "r1": (["10.0.1.1", "10.0.2.1"], "10.0.2.2"),
-        "r2": (["10.0.3.1", "10.0.2.2"], "10.0.2.1"),
-    }
-    """Addresses and gateway."""
-
-    def __init__(self) -> None:
-        self.hosts = [FakeHost(name, number, "") for number, name in enumerate(self.NODES)]
-        for host in self.hosts:
-            addresses = self.NODES[host.name][0]
-            host.intfs = {n: SimpleNamespace(ip=address, prefixLen=24) for n, address in enumerate(addresses)}
-        self.nameToNode = {host.name: host for host in self.hosts}
-        self.links, self.changing = [], nullcontext()
-        self.fabric = mock.Mock(**{"partition.return_value": 5, "heal.return_value": 6})
-
-    def addresses(self, pid: int) -> list[IPv4Interface]:
-        if (name := self.hosts[pid].name) == "d":
-            raise ProcessGoneError("its process has ended")
-        return [IPv4Interface(f"{address}/24") for address in self.NODES[name][0]]
-
-    def gateway(self, pid: int, address: str) -> str | None:
-        own = [held.network for held in self.addresses(pid)]
-        near = any(IPv4Interface(address) in network for network in own)
-        return None if near else self.NODES[self.hosts[pid].name][1]
-
-    def _ends_of(self, node: Any) -> list[Any]:
-        return [node.name]
+# Addresses and gateway. a and b are in one network, c and d in others: a and c each have a router, which reach each
+# other. e and f share a network, and f has another one besides, which e reaches through r1.
+ROUTED = {
+    "a": (["10.0.1.2"], "10.0.1.1"),
+    "b": (["10.0.1.3"], "10.0.1.1"),
+    "c": (["10.0.3.2"], "10.0.3.1"),
+    "d": (["10.0.4.2"], None),
+    "e": (["10.0.1.4", "10.0.5.4"], "10.0.1.1"),
+    "f": (["10.0.5.5", "10.0.3.3"], None),
+    "r1": (["10.0.1.1", "10.0.2.1"], "10.0.2.2"),
+    "r2": (["10.0.3.1", "10.0.2.2"], "10.0.2.1"),
+}
 
 
 @pytest.mark.parametrize(
@@ -454,110 +410,70 @@ def test_hosts_that_a_router_joins_are_parted_with_it_or_not_at_all(
     sets: str, router: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`partition h1 | h2` printed "parted", and they went on to reach each other through their router."""
-    net = Routed()
-    monkeypatch.setattr(live_links, "read_addresses", net.addresses)
-    monkeypatch.setattr(live_links, "read_gateway", net.gateway)
+    net: Any = LiveLinks()
+    net.hosts = [FakeHost(name, pid, "") for pid, name in enumerate(ROUTED)]
+    for host in net.hosts:
+        host.intfs = {n: SimpleNamespace(ip=ip, prefixLen=24) for n, ip in enumerate(ROUTED[host.name][0])}
+    net.nameToNode = {host.name: host for host in net.hosts}
+    net.links, net.changing, net._ends_of = [], nullcontext(), lambda node: [node.name]
+    net.fabric = mock.Mock(**{"partition.return_value": 5, "heal.return_value": 6})
+
+    def addresses(pid: int) -> list[IPv4Interface]:
+        if (name := net.hosts[pid].name) == "d":
+            raise ProcessGoneError("its process has ended")
+        return [IPv4Interface(f"{address}/24") for address in ROUTED[name][0]]
+
+    def gateway(pid: int, address: str) -> str | None:
+        near = any(IPv4Interface(address) in own.network for own in addresses(pid))
+        return None if near else ROUTED[net.hosts[pid].name][1]
+
+    monkeypatch.setattr(live_links, "read_addresses", addresses)
+    monkeypatch.setattr(live_links, "read_gateway", gateway)
     monkeypatch.setattr(live_links, "has_bridge", lambda pid: False)
     groups = [group.split() for group in sets.split("|")]
     if router is not None:
         with pytest.raises(UsageError, match=f"{router}, which is in no set"):
             net.partition(groups)
-        assert not net.fabric.partition.called  # type: ignore[attr-defined]
+        assert not net.fabric.partition.called
         return
-    assert net.partition(groups) == 5
-    assert net.parted == tuple(map(tuple, groups))
-    assert net.heal() == 6
-    assert net.parted == ()
-
-
-class Changing(Containernet):
-    """Hosts h1 to h3, each with one link; the cable of h1 is pulled."""
-
-    _started = False
-
-    def __init__(self) -> None:
-        self.hosts = [FakeHost(f"h{n}", n, "") for n in (1, 2, 3)]
-        self.nameToNode = {host.name: host for host in self.hosts}
-        self.switches, self.controllers, self.fabric = [], [], mock.Mock()
-        self.changing, self.factory = nullcontext(), mock.Mock()
-        self.links = [self.link(host) for host in self.hosts]
-        self.links[0].plugged = False
-        for host in self.hosts:
-            host.stop = mock.Mock()
-
-    def link(self, host: Any) -> Any:
-        intfs = mock.Mock(node=host), mock.Mock(node="s1")
-        ends = {id(intfs[0]): Interface(host.pid, f"e{host.pid}")}
-        return mock.Mock(intf1=intfs[0], intf2=intfs[1], end_of=lambda intf: ends.get(id(intf)), plugged=True)
-
-    def in_force(self) -> list[list[str]]:
-        """The interfaces that were last parted."""
-        return [[end.name for end in group] for group in self.fabric.partition.call_args.args[0]]
+    assert (net.partition(groups), net.parted) == (5, tuple(map(tuple, groups)))
+    assert (net.heal(), net.parted) == (6, ())
 
 
 def test_a_partition_and_pulled_cables_follow_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """A link that was made again reached every host, and `restart` after removeDocker said that there is no h3."""
     monkeypatch.setattr("containernet_env.containernet.network.reconnect", lambda *_: None)
-    net = Changing()
+    net: Any = Containernet.__new__(Containernet)
+    net.hosts = [FakeHost(f"h{n}", n, "") for n in (1, 2, 3)]
+    net.nameToNode = {host.name: host for host in net.hosts}
+    net.switches, net.controllers, net.links, net.fabric = [], [], [], mock.Mock()
+    net.changing, net.factory, net._started = nullcontext(), mock.Mock(), False
+    for host in net.hosts:
+        host.stop = mock.Mock()
+        own, end = mock.Mock(node=host), Interface(host.pid, f"e{host.pid}")
+        link = mock.Mock(intf1=own, intf2=mock.Mock(node="s1"), plugged=host.pid != 1)  # the cable of h1 is pulled
+        link.end_of = lambda intf, own=own, end=end: end if intf is own else None
+        net.links.append(link)
+
+    def in_force() -> list[list[str]]:
+        """The interfaces that were last parted."""
+        return [[end.name for end in group] for group in net.fabric.partition.call_args.args[0]]
+
     net.parted = (("h1",), ("h2", "h3"))
     net.reconnect("h1")
     net.links[0].set_up.assert_called_once_with(False)
-    assert net.in_force() == [["e1"], ["e2", "e3"]]
+    assert in_force() == [["e1"], ["e2", "e3"]]
     net.links[1].held.made = False  # the other end of its link has ended
     net.part_again()
-    assert net.in_force() == [["e1"], ["e3"]]
+    assert in_force() == [["e1"], ["e3"]]
     net.delNode(net["h2"])
     assert net.parted == (("h1",), ("h3",))
-    assert net.in_force() == [["e1"], ["e3"]]
+    assert in_force() == [["e1"], ["e3"]]
     assert not net.fabric.heal.called
     net.delNode(net["h3"])
     assert net.parted == ()
     net.fabric.heal.assert_called_once_with()
     net.reconnect("h1")
-
-
-def test_neighbours_are_entered_by_network_and_again_where_the_kernel_forgot_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The first interfaces alone counted; a down and up lost them; and `restart` left entries that nothing replaced."""
-    entered: list[tuple[int, str, list[str]]] = []
-
-    def enter(pid: int, name: str, others: list[tuple[str, str]]) -> None:
-        if pid == 3:
-            raise ProcessGoneError("h3 has ended")
-        entered.append((pid, name, [ip for ip, _ in others]))
-
-    monkeypatch.setattr("containernet_env.containernet.network.enter_neighbours", enter)
-    monkeypatch.setattr("containernet_env.containernet.network.too_many_neighbours", lambda number: number >= 10)
-    monkeypatch.setattr("containernet_env.containernet.network.reconnect", lambda *_: None)
-    net = Changing()
-    net._started, net._pool, net._entered = True, SimpleNamespace(map=map), None
-    net.write_names = lambda: None  # type: ignore[method-assign]
-    for host, link in zip(net.hosts, net.links, strict=True):
-        addresses = (f"10.0.0.{host.pid}", f"10.0.{host.pid // 3 + 1}.{host.pid}", None)
-        host.intfs = {n: mock.Mock(node=host, mac="", prefixLen=24, ip=ip) for n, ip in enumerate(addresses)}
-        link.intf1 = host.intfs[0]
-        for n, intf in host.intfs.items():
-            intf.name = f"{host.name}-{n}"
-    net.reconnect("h1")
-    assert entered == []  # 8 can be resolved
-    net.staticArp()
-    assert entered == [
-        (1, "h1-0", ["10.0.0.2", "10.0.0.3"]),
-        (1, "h1-1", ["10.0.1.2"]),
-        (2, "h2-0", ["10.0.0.1", "10.0.0.3"]),
-        (2, "h2-1", ["10.0.1.1"]),
-    ]
-    entered.clear()
-    net.reconnect("h1")
-    assert entered == [(1, "h1-0", ["10.0.0.2", "10.0.0.3"])]
-    net.hosts[2].intfs[1].ip = "10.0.1.3"
-    net._announce()
-    assert entered[1:3] == [(1, "h1-0", ["10.0.0.2", "10.0.0.3"]), (1, "h1-1", ["10.0.1.2", "10.0.1.3"])]
-    entered.clear()
-    net._entered = None
-    net._announce()
-    assert len(entered) == 4  # of 12
 
 
 def test_hosts_that_are_linked_to_each_other_start_again_with_link_and_routes(monkeypatch: pytest.MonkeyPatch) -> None:
