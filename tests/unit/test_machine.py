@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -23,46 +24,33 @@ def tree(root: Path, files: dict[str, str]) -> Path:
 CPUS = "processor\t: {}\nmodel name\t: Some CPU @ 2.00GHz\nflags\t\t: fpu vme{}\n\n"
 
 
-def test_a_virtual_machine_is_told_by_the_cpu_and_the_firmware(tmp_path: Path) -> None:
-    root = tree(
-        tmp_path,
-        {
-            "proc/cpuinfo": CPUS.format(0, " hypervisor lahf_lm") + CPUS.format(1, " hypervisor lahf_lm"),
-            "sys/class/dmi/id/sys_vendor": "Some Cloud\n",
-            "sys/class/dmi/id/product_name": "Standard  PC\n",
-        },
-    )
-    found = machine.virtualisation(root)
-    wanted = {"guest": True, "hypervisor": None, "vendor": "Some Cloud", "product": "Standard PC", "container": None}
-    assert found.model_dump() == wanted
-    assert machine.cpu_model(root) == "Some CPU @ 2.00GHz"
-
-
-def test_real_hardware_has_no_hypervisor_flag_and_xen_a_file_of_its_own(tmp_path: Path) -> None:
-    """A flag whose name only begins like that counts for nothing."""
-    root = tree(tmp_path, {"proc/cpuinfo": CPUS.format(0, " hypervisor_x")})
-    assert machine.virtualisation(root).guest is False
-    assert machine.virtualisation(tree(tmp_path, {"sys/hypervisor/type": "xen\n"})).hypervisor == "xen"
+DMI = {"sys/class/dmi/id/sys_vendor": "Some Cloud\n", "sys/class/dmi/id/product_name": "Standard  PC\n"}
 
 
 @pytest.mark.parametrize(
-    ("files", "name"),
+    ("files", "found"),
     [
-        ({".dockerenv": ""}, "docker"),
-        ({"run/.containerenv": "engine"}, "podman"),
-        ({".dockerenv": "", "run/systemd/container": "systemd-nspawn\n"}, "systemd-nspawn"),
+        ({"proc/cpuinfo": "".join(CPUS.format(n, " hypervisor lahf_lm") for n in "01")} | DMI,
+            {"guest": True, "vendor": "Some Cloud", "product": "Standard PC"}),
+        ({"proc/cpuinfo": CPUS.format(0, " hypervisor_x")}, {"guest": False}),  # a flag that only begins like that
+        ({"sys/hypervisor/type": "xen\n"}, {"hypervisor": "xen"}),
+        ({".dockerenv": ""}, {"container": "docker"}),
+        ({"run/.containerenv": "engine"}, {"container": "podman"}),
+        ({".dockerenv": "", "run/systemd/container": "systemd-nspawn\n"}, {"container": "systemd-nspawn"}),
+        ({}, {}),
     ],
-)
-def test_a_container_is_told_by_the_file_that_it_was_given(tmp_path: Path, files: dict[str, str], name: str) -> None:
-    assert machine.virtualisation(tree(tmp_path, files)).container == name
+    ids=["a guest", "real hardware", "Xen", "Docker", "Podman", "systemd", "nothing is known"],
+)  # fmt: skip
+def test_what_runs_a_machine_is_told_by_its_cpu_firmware_and_files(tmp_path: Path, files: Any, found: Any) -> None:
+    values = machine.virtualisation(tree(tmp_path, files)).model_dump()
+    assert {name: value for name, value in values.items() if value is not None} == found
 
 
-def test_what_a_kernel_does_not_tell_is_not_known(tmp_path: Path) -> None:
-    assert set(machine.virtualisation(tmp_path).model_dump().values()) == {None}
-    assert machine.memory_available_bytes(tmp_path) is None
-    assert machine.cpu_model(tmp_path)
-    root = tree(tmp_path, {"proc/meminfo": "MemTotal:  3 kB\nMemFree:   1 kB\nMemAvailable:  2 kB\n"})
-    assert machine.memory_available_bytes(root) == 2048
+def test_processor_and_memory_are_the_kernels(tmp_path: Path) -> None:
+    assert machine.memory_available_bytes(tmp_path) is None and machine.cpu_model(tmp_path), "the kernel tells neither"
+    memory = "MemTotal:  3 kB\nMemFree:   1 kB\nMemAvailable:  2 kB\n"
+    root = tree(tmp_path, {"proc/meminfo": memory, "proc/cpuinfo": CPUS.format(0, "")})
+    assert (machine.memory_available_bytes(root), machine.cpu_model(root)) == (2048, "Some CPU @ 2.00GHz")
 
 
 MOUNTS = """22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/root rw
