@@ -178,7 +178,9 @@ def test_whatever_its_classes_raise_is_an_error_that_names_the_host(net: Any, mo
         add_host(net)
 
 
-def test_its_links_are_shaped_at_both_ends_and_read_back(net: Any, kernel: FakeKernel) -> None:
+def test_its_links_are_shaped_at_both_ends_read_back_and_parted(
+    net: Any, kernel: FakeKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bring_up(net)
     for name in ("abc123e0", "abc123s1e1"):
         shaped = [line for line in kernel.ran if line.startswith("tc ") and f"dev {name} " in line and " add " in line]
@@ -198,20 +200,13 @@ def test_its_links_are_shaped_at_both_ends_and_read_back(net: Any, kernel: FakeK
     # Its TCIntf would return early and leave the old limits.
     net.change_link("etcd1", "s1", delay_ns=0, rate_bps=None)
     assert link.read_back() == LinkSpec()
-
-
-def test_hosts_are_kept_apart_and_joined_again(net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`partition` was refused, since no link counted as made."""
-    for plan in PLAN.hosts[:2]:
-        net.add_host(plan, "image:tag", ["sh"])
-    net.add_switch("s1")
-    for link in PLAN.links[:2]:
-        net.add_link(link.a, link.b, link.spec)
+    # `partition` was refused, since no link counted as made.
+    net.add_host(PLAN.hosts[1], "image:tag", ["sh"])
+    net.add_link(PLAN.links[1].a, PLAN.links[1].b, PLAN.links[1].spec)
     monkeypatch.setattr(net.fabric, "partition", lambda groups: [[end.name for end in group] for group in groups])
     monkeypatch.setattr(net.fabric, "heal", lambda: 6)
     monkeypatch.setattr(live_links, "forwarded", lambda groups, hosts, links: [])
-    assert net.partition([["etcd1"], ["etcd2"]]) == [["abc123e0"], ["abc123e2"]]
-    assert net.heal() == 6
+    assert (net.partition([["etcd1"], ["etcd2"]]), net.heal()) == ([["abc123e0"], ["abc123e2"]], 6)
 
 
 @pytest.mark.parametrize(
