@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from containernet_env.base.errors import MissingRequirementError, RunError
+from containernet_env.base.errors import RunError
 from containernet_env.hosts import netns, processes
 from containernet_env.hosts.netns import ThrowawayNamespace
 from containernet_env.hosts.processes import ContainerProcesses
-from containernet_env.network.factory import choose, kernel_has_netem
 from tests.deadline import HANG_S, eventually
 from tests.root.network import needs_root
 
@@ -60,39 +56,7 @@ def test_commands_run_inside_with_status_and_output(namespace: ThrowawayNamespac
         netns.run(namespace.pid, ["sleep", "600"], timeout=0)
     with pytest.raises(RunError, match="cannot run '/nonexistent'"):
         netns.run(namespace.pid, ["/nonexistent"])
-
-
-def test_an_interrupt_leaves_no_command_that_runs(
-    namespace: ThrowawayNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[subprocess.Popen[Any]] = []
-    struck = threading.Event()
-
-    def strike(number: int, frame: object) -> None:
-        struck.set()
-        raise KeyboardInterrupt
-
-    class Slow(subprocess.Popen[Any]):
-        """Is interrupted when it has begun, before its caller knows of it."""
-
-        def __init__(self, *words: Any, **more: Any) -> None:
-            super().__init__(*words, **more)
-            begun.append(self)
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-            struck.wait(HANG_S)
-
-    monkeypatch.setattr(subprocess, "Popen", Slow)
-    before = signal.signal(signal.SIGINT, strike)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            netns.run(namespace.pid, ["sleep", "600"])
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert [process.returncode for process in begun] == [-signal.SIGKILL]
-
-
-def test_a_batch_stops_at_the_first_error(namespace: ThrowawayNamespace) -> None:
-    with pytest.raises(RunError, match="nosuch"):
+    with pytest.raises(RunError, match="nosuch"):  # a batch stops at its first error
         netns.ip_batch(namespace.pid, ["link set dev nosuch up", "address add 10.8.0.2/32 dev lo"])
     shown = netns.run(namespace.pid, ["ip", "-br", "address"]).stdout
     assert "10.8.0.1" in shown and "10.8.0.2" not in shown
@@ -110,14 +74,6 @@ def test_sockets_and_sysctls_are_of_the_namespace_and_not_the_machines(namespace
     with pytest.raises(RunError, match=r"cannot read sysctl net\.nosuch"):
         netns.read_sysctl(namespace.pid, "net.nosuch")
     assert netns.read_sysctl(os.getpid(), name) == before
-
-
-def test_netem_is_chosen_only_where_the_kernel_has_it() -> None:
-    if kernel_has_netem():
-        assert choose("netem") == "netem"
-    else:
-        with pytest.raises(MissingRequirementError, match="no netem"):
-            choose("netem")
 
 
 @pytest.fixture

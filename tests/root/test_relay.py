@@ -59,22 +59,6 @@ class UnixServer(socketserver.ThreadingUnixStreamServer):
 
 
 @contextmanager
-def listening(address: str) -> Iterator[None]:
-    """A server on a Unix socket, made in the namespace of the calling thread."""
-    with UnixServer(address, Answers) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
-        yield
-        server.shutdown()
-
-
-@pytest.fixture
-def server() -> Iterator[UnixConnection]:
-    name = f"containernet-env-test-{os.getpid()}"
-    with listening(f"\0{name}"):
-        yield UnixConnection("benchmark", name, os.getpid())
-
-
-@contextmanager
 def relay_to(server: UnixConnection, port: int = 0) -> Iterator[Relay]:
     relay = Relay(server, port)
     relay.start()
@@ -97,20 +81,6 @@ def has_ended(caller: socket.socket) -> bool:
         return True
 
 
-def test_requests_and_their_answers_pass_whole_and_many_at_once(server: UnixConnection) -> None:
-    with relay_to(server) as relay, ThreadPoolExecutor(32) as callers:
-        text = {"text": "x" * 1_000_000}
-        assert post(relay.port, text) == text
-        assert list(callers.map(lambda number: post(relay.port, number), range(1, 33))) == list(range(1, 33))
-
-
-def test_a_taken_port_is_replaced_by_another_on_loopback_only(server: UnixConnection, port: int) -> None:
-    with relay_to(server, port) as relay:
-        assert relay.port_taken
-        assert relay.port != port
-        assert relay.socket.getsockname()[0] == "127.0.0.1"
-
-
 def test_without_a_server_and_after_close_connections_end_also_one_to_a_server_that_is_stopped(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -131,7 +101,7 @@ def test_without_a_server_and_after_close_connections_end_also_one_to_a_server_t
     assert "Exception" not in capsys.readouterr().err
 
 
-def test_a_server_on_an_abstract_socket_is_reached_in_its_own_namespace_alone() -> None:
+def test_a_server_in_its_own_namespace_alone_is_relayed_to_at_another_port_where_one_is_taken(port: int) -> None:
     """A run's benchmark server listened on the emulated network: any member could start and cancel loads."""
     with ThrowawayNamespace() as client, ThrowawayNamespace() as member, ThreadPoolExecutor(1) as inside:
         listener = netns.call_in(client.pid, lambda: UnixServer("\0server", Answers))
@@ -139,8 +109,11 @@ def test_a_server_on_an_abstract_socket_is_reached_in_its_own_namespace_alone() 
         reached = UnixConnection("benchmark", "server", client.pid)
         assert reached.request_json(0, "POST", "/", {"x": 1}, timeout_s=HANG_S) == {"x": 1}
         assert reached.request_bytes(0, "/bytes", timeout_s=HANG_S) == b"\x00\xff no text"
-        with relay_to(reached) as relay:
-            assert post(relay.port, [2]) == [2]
+        with relay_to(reached, port) as relay, ThreadPoolExecutor(32) as callers:
+            assert relay.port_taken and relay.port != port and relay.socket.getsockname()[0] == "127.0.0.1"
+            text = {"text": "x" * 1_000_000}
+            assert post(relay.port, text) == text
+            assert list(callers.map(lambda number: post(relay.port, number), range(1, 33))) == list(range(1, 33))
         for pid in (member.pid, os.getpid()):
             with pytest.raises(NoAnswerError, match=r"POST /: .*Connection refused"):
                 UnixConnection("benchmark", "server", pid).request_json(0, "POST", "/", {}, timeout_s=HANG_S)
@@ -154,11 +127,13 @@ def test_a_socket_in_a_folder_of_any_length_is_reached(tmp_path: Path, monkeypat
     folder = tmp_path / ("x" * 200)
     folder.mkdir()
     monkeypatch.chdir(folder)
-    with listening("server.sock"):
+    with UnixServer("server.sock", Answers) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
         connection = UnixConnection("benchmark server", folder / "server.sock")
         assert connection.request_json(0, "POST", "/", {"x": 1}, timeout_s=HANG_S) == {"x": 1}
         with pytest.raises(NoAnswerError, match="benchmark server: No such file"):
             UnixConnection("benchmark server", folder / "other.sock").open(timeout_s=HANG_S)
+        server.shutdown()
 
 
 def test_refusals_and_answers_that_are_no_json_are_distinguished(port: int) -> None:

@@ -1,10 +1,9 @@
-"""What processes in cgroups and network namespaces of this machine use, beside what is known of them."""
+"""What processes in cgroups of this machine use, beside what is known of them."""
 
 from __future__ import annotations
 
 import os
 import secrets
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env.hosts.counters import ContainerUse, ProcessUse
+from containernet_env.hosts.counters import ProcessUse
 from containernet_env.hosts.limits import cgroups_of
-from containernet_env.hosts.netns import ThrowawayNamespace, ip_batch, socket_in
 from containernet_env.hosts.sampler import Sample, Window
 from containernet_env.model.usage import Consumers, Consumption
 from tests.deadline import eventually
@@ -89,27 +87,3 @@ def test_a_process_that_its_groups_quota_stops_shows_it(group: Path, busy: subpr
     slices_ns = 5_000_000 * (os.cpu_count() or 1)
     assert used.throttled_ns > 0 and used.throttled_periods >= 20
     assert 0 < used.cpu_ns <= (used.throttled_periods + 1) * QUOTA_US * 1000 + slices_ns, used
-
-
-def test_a_container_is_its_group_and_its_namespace(group: Path) -> None:
-    """Its traffic is that of its own interfaces, and no reader keeps these once it has ended."""
-    with ThrowawayNamespace() as other, ThrowawayNamespace() as ours:
-        (group / "cgroup.procs").write_text(str(ours.pid))
-        ip_batch(other.pid, [f"link add peer type veth peer name own netns {ours.pid}"])
-        use = ContainerUse(ours.pid)
-        seen = use.read()
-        assert seen is not None and (seen.sent_bytes, seen.received_bytes) == (0, 0)
-        assert seen.cpu_ns is not None and seen.rss_bytes and seen.threads_cpu_ns is not None
-        ip_batch(other.pid, ["addr add 10.9.9.1/24 dev peer", "link set peer up"])
-        ip_batch(ours.pid, ["addr add 10.9.9.2/24 dev own", "link set own up"])
-        with socket_in(other.pid, socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            sender.sendto(bytes(1000), ("10.9.9.2", 9))
-            eventually(lambda: (look := use.read()) is not None and (look.received_bytes or 0) >= 1042, "its datagram")
-        ours.close()
-        eventually(lambda: "peer" not in interfaces(other.pid), "the namespace goes")
-        assert use.read() is None
-        use.close()
-
-
-def interfaces(pid: int) -> str:
-    return Path(f"/proc/{pid}/net/dev").read_text()

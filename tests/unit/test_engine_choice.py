@@ -185,6 +185,10 @@ def test_which_switches_join_links(monkeypatch: pytest.MonkeyPatch) -> None:
         network_select.choose_switches("ovs", "netem")
     # On every machine alike: netem is asked for by name.
     assert network_select.choose("auto") == network_select.choose("emulator") == "emulator"
+    for has_netem in (True, False):
+        monkeypatch.setattr(network_select, "kernel_has_netem", lambda has_netem=has_netem: has_netem)
+        with nullcontext() if has_netem else pytest.raises(MissingRequirementError, match="no netem"):
+            assert network_select.choose("netem") == "netem"
     with pytest.raises(UsageError, match="of its own"):
         network_select.choose_switches("bridge", "emulator")
 
