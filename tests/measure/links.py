@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from containernet_env.model.link import DirectionSpec, LinkSpec, Uplink
 from containernet_env.network.measure import flowing
 from tests.measure import figure
-from tests.root.gate_star import star, star_of
+from tests.root.gate_star import star
 from tests.root.network import ADDRESSES, echoes, emulated, veth
+from tests.unit.simulated import star_of
 
 MS, MBIT = 10**6, 10**6
 OUT_OF_REACH_MBPS = 100_000

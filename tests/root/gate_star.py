@@ -6,24 +6,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from ipaddress import IPv4Address
 from pathlib import Path
 
 from containernet_env.hosts import netns
 from containernet_env.hosts.netns import ThrowawayNamespace
-from containernet_env.model.link import LinkSpec
-from containernet_env.model.topology import Host, Link, Switch, Topology
+from containernet_env.model.topology import Topology
 from containernet_env.network.emulator import LinkEmulator
 from containernet_env.network.factory import LinkFactory, Place
 from containernet_env.network.gate import Gate, measure_gate
 from containernet_env.network.link import ShapedLink
-
-
-def star_of(*links: LinkSpec) -> Topology:
-    """Hosts h1, h2, ... on links of these kinds to the switch s1."""
-    hosts = [Host(f"h{n}", "member", IPv4Address(f"10.7.0.{n}"), 24) for n in range(1, len(links) + 1)]
-    made = [Link(host.name, "s1", link) for host, link in zip(hosts, links, strict=True)]
-    return Topology(hosts, [Switch("s1")], made).with_queues()
 
 
 @dataclass(frozen=True)
