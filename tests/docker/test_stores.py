@@ -27,7 +27,7 @@ from containernet_env.stores.kinds import KINDS
 from containernet_env.stores.replicas import sources_hash
 from tests.docker.conftest import TINY_SCENARIOS
 from tests.docker.runs import topology
-from tests.root.replica_processes import built
+from tests.root.test_external import built
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("unchanged_machine")]
 

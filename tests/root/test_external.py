@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import base64
 import csv
-import http.client
 import http.server
 import json
 import os
 import secrets
 import shutil
 import signal
-import socket
-import ssl
+import socketserver
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ import pytest
 from bench.load.cluster import Cluster, text64
 from bench.load.members import free_ports
 from bench.load.secured import PASSWORD, PREFIX, USER, Secured
+from bench.load.services import REPLICAS, Service
 from containernet_env.base import assets, programs
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.cli import main
@@ -38,10 +37,11 @@ from containernet_env.runs.measure import RunOrder, carry_out, measure
 from containernet_env.runs.prepare import prepare
 from containernet_env.runs.progress import Silent
 from containernet_env.setup import builds
+from containernet_env.setup.commands import Commands
+from containernet_env.stores import replicas
 from containernet_env.stores.etcd.certificates import Authority
 from tests.deadline import HANG_S, eventually
 from tests.processes import namespace_of, processes, program_of, words_of
-from tests.root.replica_processes import Replicas, built
 
 PROJECT = Path(__file__).resolve().parents[2]
 COMMAND = ["-c", "import sys; from containernet_env.__main__ import main; sys.exit(main())"]
@@ -99,12 +99,35 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield cluster
 
 
+class Replicas(Service):
+    """Three replicas (replicas_image) as processes on loopback."""
+
+    def _arguments(self, i: int) -> list[str]:
+        return [*super()._arguments(i), "--unsafe-no-fsync"]
+
+    @property
+    def urls(self) -> list[str]:
+        return [f"http://{endpoint}" for endpoint in self.endpoints]
+
+    def status(self, key: str) -> int:
+        """Of a GET of a key, at the first replica, with the newest version of all."""
+        return self.ask("GET", 0, f"/v0/entity?id={key.replace('/', '%2F')}&from=3")
+
+
+def built(folder: Path) -> Path | None:
+    """The program of the replicas, built where it is not there yet; ``None`` where there is no Go to build it with."""
+    module = replicas.MODULE
+    if (found := programs.find(module)) is None and (toolchain := builds.find()) is not None:
+        found = builds.build(module, toolchain, Commands(), folder / "build.log")
+    return found and found / "replicas"
+
+
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
     folder = tmp_path_factory.mktemp("replicas")
     if (program := built(folder)) is None:
         pytest.skip("there is no Go to build the replicas with")
-    with Replicas(program, folder) as found:
+    with Replicas(REPLICAS, program, 3, folder) as found:
         yield found
 
 
@@ -246,33 +269,27 @@ def test_tls_and_users_and_the_password_is_nowhere(secured: Secured, tmp_path: P
     assert all(PASSWORD.encode() not in path.read_bytes() for path in (*files, tmp_path / "out.csv"))
 
 
+class Web(http.server.BaseHTTPRequestHandler):
+    """Some other service that speaks HTTP."""
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+class Greeter(socketserver.StreamRequestHandler):
+    """Some service that speaks first, and no HTTP."""
+
+    def handle(self) -> None:
+        self.wfile.write(b"220 mail.example ESMTP\r\n")
+
+
 @contextmanager
-def web_server() -> Iterator[int]:
-    """Some other service that speaks HTTP; its port."""
-    handler: Any = type("Handler", (http.server.BaseHTTPRequestHandler,), {"log_message": lambda *_: None})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+def serving(handler: type[socketserver.BaseRequestHandler]) -> Iterator[int]:
+    """A server on loopback; its port."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server.server_address[1]
         server.shutdown()
-
-
-@contextmanager
-def greeter() -> Iterator[int]:
-    """Some service that speaks first, and no HTTP; its port."""
-
-    def greet() -> None:
-        while True:
-            try:
-                caller, _ = listening.accept()
-            except OSError:
-                return
-            with caller:
-                caller.sendall(b"220 mail.example ESMTP\r\n")
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=greet, daemon=True).start()
-        yield listening.getsockname()[1]
-        listening.shutdown(socket.SHUT_RDWR)
 
 
 def test_what_is_wrong_with_an_endpoint_is_one_line_and_nothing_is_written(
@@ -281,7 +298,7 @@ def test_what_is_wrong_with_an_endpoint_is_one_line_and_nothing_is_written(
     revision, _ = plain.revision_and_keys()
     urls = [f"http://127.0.0.1:{port}" for port in plain.ports]
     (nobody,) = free_ports(1)
-    with web_server() as web, greeter() as greeting:
+    with serving(Web) as web, serving(Greeter) as greeting:
         for other, problem in (
             (nobody, "answers nothing: connection refused"),
             (web, "is no etcd: HTTP 501"),
@@ -302,7 +319,14 @@ def test_what_is_wrong_with_an_endpoint_is_one_line_and_nothing_is_written(
     assert plain.revision_and_keys()[0] == revision
 
 
-def test_a_wrong_ca_a_wrong_password_and_no_user_are_told(plain: Cluster, secured: Secured, tmp_path: Path) -> None:
+def test_check_says_who_may_and_a_wrong_ca_a_wrong_password_and_no_user_are_told(
+    plain: Cluster, secured: Secured, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, said = told(capsys, "check", endpoints_file(tmp_path, plain))
+    assert status == 0 and "users: none" in said and said.count("version 3.") == 3 and said.count("leads") == 1, said
+    status, said = told(capsys, "check", endpoints_file(tmp_path, secured))
+    assert status == 0 and f"users: on, logged in as {USER}" in said, said
+
     def of(cluster: Cluster, **more: Any) -> list[str]:
         return refused(endpoints_file(tmp_path, cluster, **more), tmp_path).splitlines()[1:]
 
@@ -339,20 +363,6 @@ def test_a_cluster_without_a_quorum_is_refused(tmp_path: Path, monkeypatch: pyte
         kill(cluster, first=1)
         alone = endpoints_file(tmp_path, cluster, endpoints=[f"http://127.0.0.1:{cluster.ports[0]}"])
         assert refused(alone, tmp_path).splitlines()[1].startswith("  the cluster has no quorum")
-
-
-def test_check_looks_and_writes_nothing(
-    plain: Cluster, secured: Secured, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    revision, _ = plain.revision_and_keys()
-    status, said = told(capsys, "check", endpoints_file(tmp_path, plain))
-    assert status == 0 and "users: none" in said and said.count("version 3.") == 3 and said.count("leads") == 1, said
-    assert plain.revision_and_keys()[0] == revision
-    status, said = told(capsys, "check", endpoints_file(tmp_path, secured))
-    assert status == 0 and f"users: on, logged in as {USER}" in said, said
-    nobody = endpoints_file(tmp_path, plain, endpoints=[f"http://127.0.0.1:{free_ports(1)[0]}"])
-    status, said = told(capsys, "check", nobody)
-    assert status == 1 and "connection refused" in said, said
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
@@ -480,76 +490,6 @@ def test_rows_are_of_a_service_and_no_key_is_left(three: Replicas, tmp_path: Pat
     assert not left(three.urls)
 
 
-class Front(http.server.BaseHTTPRequestHandler):
-    """Passes each request on to ``behind`` of its server, and the answer back."""
-
-    protocol_version = "HTTP/1.1"
-    server: Any
-
-    def do_GET(self) -> None:
-        behind = http.client.HTTPConnection(self.server.behind, timeout=HANG_S)
-        behind.request(self.command, self.path, self.rfile.read(int(self.headers.get("Content-Length", 0))))
-        answer = behind.getresponse()
-        data = answer.read()
-        behind.close()
-        self.send_response(answer.status)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    do_PUT = do_DELETE = do_GET
-
-    def log_message(self, *args: Any) -> None:
-        pass
-
-
-@contextmanager
-def over_tls(endpoints: list[str], folder: Path) -> Iterator[list[str]]:
-    """URLs at which services are served over TLS; the CA is in ca.pem of the folder."""
-    authority = Authority()
-    issued = authority.issue("front", ["127.0.0.1"])
-    (folder / "ca.pem").write_bytes(authority.certificate)
-    (folder / "pair.pem").write_bytes(issued.certificate + issued.key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "pair.pem")
-    with ExitStack() as fronts:
-        urls = []
-        for endpoint in endpoints:
-            front: Any = fronts.enter_context(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Front))
-            front.behind, front.handle_error = endpoint, lambda *_: None  # of a client that speaks no TLS
-            front.socket = context.wrap_socket(front.socket, server_side=True, do_handshake_on_connect=False)
-            threading.Thread(target=front.serve_forever, args=(0.01,), daemon=True).start()
-            fronts.callback(front.shutdown)
-            urls.append(f"https://127.0.0.1:{front.server_address[1]}")
-        yield urls
-
-
-def test_a_service_is_measured_over_tls(three: Replicas, tmp_path: Path) -> None:
-    with over_tls(three.endpoints, tmp_path) as urls:
-        plain = [url.replace("https:", "http:") for url in urls]
-        with pytest.raises(RunError, match=r'(?s)(.*speaks TLS: its endpoint begins with https://, and "tls"){3}'):
-            run(service_file(tmp_path, plain), tmp_path, WRITE)
-        config = service_file(tmp_path, urls)
-        values = json.loads(config.read_text())
-        result = run(written(config, {**values, "tls": {"ca": "ca.pem"}}), tmp_path, WRITE, MIXED)
-    assert [row["Error"] for row in rows(tmp_path)] == ["-"] * 3
-    assert three.status(f"{PREFIX}{result.run_id.rpartition('-')[2]}/0000") == 404
-
-
-def test_wrong_codes_are_reported_of_a_write_before_the_load_and_of_reads_as_errors_of_requests(
-    three: Replicas, tmp_path: Path
-) -> None:
-    config = service_file(tmp_path, three.urls, success={"put": 299, "delete": [202, 404]})
-    with pytest.raises(RunError, match=r"cannot be measured: PUT .* answers with the status 201, and not 299"):
-        run(config, tmp_path, WRITE)
-    assert not left(three.urls)
-    # Reads of keys that are there answer 200, which this file does not take for a success.
-    config = service_file(tmp_path, three.urls, success={"put": 201, "get": 206, "delete": 202})
-    run(config, tmp_path, {**READ, "target": "http2"})
-    (row,) = rows(tmp_path)
-    assert "(200 times: 127.0.0.1:" in row["Error"] and "HTTP status 200)" in row["Error"], row["Error"]
-
-
 def test_keys_that_stay_are_told(three: Replicas, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = service_file(tmp_path, three.urls, delete=None, keys="stay", success={"put": 201})
     status, said = told(capsys, *run_words(config, tmp_path, {**WRITE, "target": "cluster"}))
@@ -557,24 +497,3 @@ def test_keys_that_stay_are_told(three: Replicas, tmp_path: Path, capsys: pytest
     prefix = said.partition("stay under ")[2].partition(",")[0]
     assert {three.status(f"{prefix}{key}") for key in ("0000", "003D")} == {200}
     assert not left(three.urls)
-
-
-def test_after_kill_9_clean_removes_the_keys(
-    three: Replicas, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config, before = service_file(tmp_path, three.urls), started_servers()
-    process = under_way(config, tmp_path, {**LONG, "keySpace": 500})
-
-    def last_key() -> str | None:
-        names = [f"{record.prefix}0083" for record in left(three.urls)]  # number 499
-        return names[0] if names and three.status(names[0]) == 200 else None
-
-    key = eventually(last_key, "the last key of the run")
-    process.kill()
-    process.communicate()
-    eventually(lambda: started_servers() == before, "the server ends")
-    assert key is not None and three.status(key) == 200
-    status, said = told(capsys, "clean", config)
-    assert status == 0 and f"removed 500 keys under {key[:-4]}" in said, said
-    assert three.status(key) == 404
-    assert "nothing was left behind" in told(capsys, "clean", config)[1]
