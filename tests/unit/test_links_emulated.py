@@ -237,7 +237,7 @@ def test_a_link_that_was_removed_or_failed_gives_its_name_and_addresses_back(
     """`addLink(addr1=...)` after `removeLink`: "the Ethernet address is in use already"; the name became d1-d2-2."""
     held: Any = Emulator()
     monkeypatch.setattr(factory_module, "LinkEmulator", lambda *_: held)
-    monkeypatch.setattr(factory_module.netns, "is_own", lambda pid: False)
+    monkeypatch.setattr(factory_module.netns, "is_own", lambda pid: pid == 3)
     factory = LinkFactory("emulator", "abc123", None, lambda kind, text: None)
 
     def make(port: int = 0, mac: str = "02:00:00:00:00:0a") -> Any:
@@ -248,6 +248,8 @@ def test_a_link_that_was_removed_or_failed_gives_its_name_and_addresses_back(
     with pytest.raises(RunError):
         make()
     held.fail = None
+    with pytest.raises(UsageError, match="d3 is in the machine's own network namespace"):
+        factory.make_link(Place("d1", 1), Place("d3", 3), LinkSpec())
     first = make()
     with pytest.raises(UsageError, match="d1: the Ethernet address 02:00:00:00:00:0A is in use already"):
         make(1, mac="02:00:00:00:00:0A")
@@ -265,45 +267,38 @@ def test_a_link_that_was_removed_or_failed_gives_its_name_and_addresses_back(
 # --- starts of the emulator -------------------------------------------------------------------------------------------
 
 
-class Starts:
-    """Emulators whose own test ends as ``results`` says, one start after the other; ``life``: all requests."""
-
-    def __init__(self, *results: bool) -> None:
-        self.results, self.life, self.links = list(results), list[str](), list[dict[str, Any]]()
-
-    def __call__(self, binary: Any, on_event: Any, core: Any) -> Any:
-        made = SimpleNamespace(hello={}, pid=None, stop=lambda: self.life.append("stop"), request=self.request)
-        made.start = lambda: None if made.hello else self.start(made)
-        return made
-
-    def start(self, made: Any) -> None:
-        self.life.append("start")
-        passed = self.results.pop(0)
-        made.hello = {"self_test": {"passed": passed, "reason": "" if passed else "too late"}}
-
-    def request(self, op: str, **fields: Any) -> None:
-        if op != "add_link":
-            self.life.append(op)
-            return
-        self.links.append(fields)
-        raise RunError("far enough")
-
-
-def test_an_emulator_whose_own_test_fails_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    failed = ["start", "stop"]
-    for results, life, passed in (
+@pytest.mark.parametrize(
+    ("results", "life", "passed"),
+    [
         ([True], ["start"], True),
-        ([False, True], [*failed, "start"], True),  # a busy moment
-        ([False, False, False, True], [*failed, *failed, "start"], False),
-    ):
-        starts = Starts(*results)
-        monkeypatch.setattr(factory_module, "LinkEmulator", starts)
-        factory = LinkFactory("emulator", "abc123", None, lambda kind, text: None, 4711)
-        one, two = factory.make_switch("s1"), factory.make_switch("s2")
-        assert starts.life == [*life, "add_switch", "add_switch"], results
-        reason = "" if passed else "too late"
-        assert factory.emulator.hello["self_test"] == {"passed": passed, "reason": reason}, results
-        # Links without a seed of their own have the network's.
-        with pytest.raises(RunError, match="far enough"):
-            factory.make_link(Place("s1", one), Place("s2", two), LinkSpec(DirectionSpec(), DirectionSpec(seed=5)))
-        assert [starts.links[0][side]["seed"] for side in ("a_to_b", "b_to_a")] == [4711, 5]
+        ([False, True], ["start", "stop", "start"], True),  # a busy moment
+        ([False, False, False, True], ["start", "stop", "start", "stop", "start"], False),
+    ],
+)
+def test_an_emulator_whose_own_test_fails_is_started_again(
+    monkeypatch: pytest.MonkeyPatch, results: list[bool], life: list[str], passed: bool
+) -> None:
+    """``results``: how its own test ends, one start after the other."""
+    lived, test = list[str](), {"passed": passed, "reason": "" if passed else "too late"}
+
+    class Started(Emulator):
+        def __init__(self, *_: Any) -> None:
+            super().__init__()
+            self.hello: Any = {}
+
+        def start(self) -> None:
+            if not self.hello:
+                lived.append("start")
+                result = results.pop(0)
+                self.hello = {"self_test": {"passed": result, "reason": "" if result else "too late"}}
+
+        def stop(self) -> None:
+            lived.append("stop")
+
+    monkeypatch.setattr(factory_module, "LinkEmulator", Started)
+    factory = LinkFactory("emulator", "abc123", None, lambda kind, text: None, 4711)
+    one, two = factory.make_switch("s1"), factory.make_switch("s2")
+    assert (lived, factory.emulator.hello["self_test"]) == (life, test)
+    # Links without a seed of their own have the network's.
+    link = factory.make_link(Place("s1", one), Place("s2", two), LinkSpec(DirectionSpec(), DirectionSpec(seed=5)))
+    assert (link.read_back().a_to_b.seed, link.read_back().b_to_a.seed) == (4711, 5)
