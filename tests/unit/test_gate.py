@@ -124,16 +124,6 @@ def test_every_shipped_config_is_proved_wholly(path: Path) -> None:
         assert {(check.subject, check.kind) for check in unproved} == known.get(path.stem, set()), unproved
 
 
-@pytest.mark.parametrize("correlation_ns", [None, 200 * MS])
-@pytest.mark.parametrize("jitter", [Jitter("uniform", 300 * US), SLOW_JITTER, Jitter("normal", 3 * MS)])
-def test_jitter_that_changes_slowly_is_never_wrong(jitter: Jitter, correlation_ns: int | None) -> None:
-    """A gate sees few of its values, and what it cannot show is unproved."""
-    spec = DirectionSpec(40 * MS, 20 * MBIT, jitter=replace(jitter, correlation_ns=correlation_ns))
-    for seed in range(2):
-        proof = gate(star_of(*[LinkSpec(spec, spec)] * 3), seed)
-        assert not wrong(proof), (seed, proof.text)
-
-
 @cache
 def proof_of(network: str) -> NetworkProof:
     return gate(NETWORKS[network])
@@ -238,20 +228,20 @@ def test_a_fault_is_caught(network: str, seed: int, fault: Fault, found: set[str
 @pytest.mark.parametrize(
     ("network", "fault", "named"),
     [
-        ("plain", changed(["h2>s1"], delay_ns=4 * MS), {"h2>s1"}),
-        ("plain", changed(["s1>h3"], delay_ns=2_900 * US), {"s1>h3"}),
-        ("plain", changed(["s1>h2"], rate_bps=50 * MBIT), {"s1>h2"}),
-        ("plain", changed([NAME], loss=IndependentLoss(0.05)), {NAME}),
-        ("plain", make_up, {NAME, "s1>h2"}),
-        ("impaired", swap, {NAME, "s1>h1"}),
-        # Only one path crosses both.
-        ("one and free", changed([NAME], delay_ns=2 * MS), {"h1>s1>h2"}),
+        ("plain", changed(["h2>s1"], delay_ns=4 * MS), "h2>s1"),
+        ("plain", changed(["s1>h3"], delay_ns=2_900 * US), "s1>h3"),
+        ("plain", changed(["s1>h2"], rate_bps=50 * MBIT), "s1>h2"),
+        ("plain", changed([NAME], loss=IndependentLoss(0.05)), NAME),
+        ("plain", make_up, "h1>s1 s1>h2"),
+        ("impaired", swap, "h1>s1 s1>h1"),
+        ("one and free", changed([NAME], delay_ns=2 * MS), "h1>s1>h2"),  # only one path crosses both
     ],
 )
-def test_only_the_directions_at_fault_are_named(network: str, fault: Fault, named: set[str]) -> None:
+def test_only_the_directions_at_fault_are_named(network: str, fault: Fault, named: str) -> None:
     # How jitter and queues are filled depends on the other directions, too, where those are impaired.
     loose = {"jitter", "queue"} if network == "impaired" else set()
-    assert {subject for subject, kind in wrong(gate(NETWORKS[network], 5, fault)) if kind not in loose} == named
+    found = {subject for subject, kind in wrong(gate(NETWORKS[network], 5, fault)) if kind not in loose}
+    assert found == set(named.split())
 
 
 def test_frames_of_one_direction_that_are_late_or_overtake_are_wrong() -> None:
