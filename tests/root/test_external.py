@@ -203,13 +203,6 @@ def run_words(config: Path, folder: Path, *blocks: Any) -> list[str]:
     return list(map(str, words))
 
 
-def under_way(config: Path, folder: Path, block: Any) -> subprocess.Popen[str]:
-    """A run of a minute, as a process."""
-    command = [sys.executable, *COMMAND, *run_words(config, folder, block)]
-    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    return subprocess.Popen(command, text=True, cwd=PROJECT, **pipe)  # type: ignore[call-overload, no-any-return]
-
-
 def started_servers() -> list[str]:
     """The command lines of benchmark servers in this network namespace: those of containers have their own."""
     here = namespace_of(os.getpid())
@@ -370,7 +363,9 @@ def test_a_run_that_is_ended_leaves_no_server_and_its_keys_to_the_next_one_at_mo
     plain: Cluster, tmp_path: Path, signum: int
 ) -> None:
     config, before = endpoints_file(tmp_path, plain), started_servers()
-    process = under_way(config, tmp_path, LONG)
+    command = [sys.executable, *COMMAND, *run_words(config, tmp_path, LONG)]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    process = subprocess.Popen(command, text=True, cwd=PROJECT, **pipes)
     eventually(lambda: len(keys_below(plain)) > 100, "keys of the run")
     process.send_signal(signum)
     said, _ = process.communicate(timeout=2 * HANG_S)

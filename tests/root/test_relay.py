@@ -103,9 +103,9 @@ def test_without_a_server_and_after_close_connections_end_also_one_to_a_server_t
 
 def test_a_server_in_its_own_namespace_alone_is_relayed_to_at_another_port_where_one_is_taken(port: int) -> None:
     """A run's benchmark server listened on the emulated network: any member could start and cancel loads."""
-    with ThrowawayNamespace() as client, ThrowawayNamespace() as member, ThreadPoolExecutor(1) as inside:
+    with ThrowawayNamespace() as client, ThrowawayNamespace() as member:
         listener = netns.call_in(client.pid, lambda: UnixServer("\0server", Answers))
-        inside.submit(listener.serve_forever, 0.01)
+        threading.Thread(target=listener.serve_forever, args=(0.01,), daemon=True).start()
         reached = UnixConnection("benchmark", "server", client.pid)
         assert reached.request_json(0, "POST", "/", {"x": 1}, timeout_s=HANG_S) == {"x": 1}
         assert reached.request_bytes(0, "/bytes", timeout_s=HANG_S) == b"\x00\xff no text"
@@ -128,7 +128,7 @@ def test_a_socket_in_a_folder_of_any_length_is_reached(tmp_path: Path, monkeypat
     folder.mkdir()
     monkeypatch.chdir(folder)
     with UnixServer("server.sock", Answers) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         connection = UnixConnection("benchmark server", folder / "server.sock")
         assert connection.request_json(0, "POST", "/", {"x": 1}, timeout_s=HANG_S) == {"x": 1}
         with pytest.raises(NoAnswerError, match="benchmark server: No such file"):
