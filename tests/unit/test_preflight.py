@@ -144,11 +144,10 @@ def refused(out):
 
 def test_a_place_where_no_file_can_be(tmp_path):
     (tmp_path / "file").write_text("")
-    os.mkfifo(tmp_path / "fifo")  # which hangs until somebody reads it
     for out, words in (
         (tmp_path, "Is a directory"),
         (tmp_path / "file" / "a" / "out.csv", "is not a directory"),
-        (tmp_path / "fifo", r"it is no regular file\n  Name a file, or one that does not exist yet\."),
+        (Path("/dev/null"), r"it is no regular file\n  Name a file, or one that does not exist yet\."),
     ):
         assert re.match(f"cannot write results to .*{words}", refused(out))
     preflight.preflight(plan_of(), tmp_path / "a" / "b" / "out.csv")
