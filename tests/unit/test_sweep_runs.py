@@ -181,11 +181,44 @@ def test_a_full_disk_stops_with_what_it_has(sweep: Sweeping, monkeypatch: Patch)
 # --- what is a result, and what is measured again ---------------------------------------------------------------------
 
 
-def test_what_failed_because_of_the_store_is_a_result(sweep: Sweeping) -> None:
-    sweep.beds.special[2] = FAILED
-    for _ in range(2):
-        assert sweep.run() == Counts(CELLS - 1, 1, 0) and sweep.beds.asked == CELLS
-    assert sweep.run(retry_failed=True) == ALL and sweep.beds.asked == CELLS + 1
+def small(bed: FakeTestbed) -> None:
+    """A memory limit that is too low for the store."""
+    if bed.plan.hosts[0].memory_bytes == 256 << 20:
+        raise RunError("etcd1 did not start")
+
+
+BUSY = raising(RunError("something else keeps this machine busy"))
+RETRIED = f"{CELLS} measurements are tried again: the machine spoiled what was measured of them"
+NOT_UP = "4 cells could not be measured"
+OF_STORE, HALF = Counts(CELLS - 1, 1, 0), Counts(CELLS, 0, CELLS)
+
+
+@pytest.mark.parametrize(
+    ("special", "runs"),
+    [
+        ({2: FAILED}, [*[({}, {}, OF_STORE, CELLS, "")] * 2, ({}, {"retry_failed": True}, ALL, CELLS + 1, "")]),
+        # What was tried last decides, after a resume, too.
+        ({1: FAILED}, [({"up": 1}, {}, OF_STORE, CELLS, NOT_UP), ({}, {}, OF_STORE, CELLS, "")]),
+        ({}, [({"up": 1}, {}, ALL, CELLS, NOT_UP)]),
+        ({}, [({"up": small}, {"repeat": 2}, HALF, CELLS, "")] * 2),
+        ({}, [({"prove_again": BUSY}, {"tries": 2}, Counts(0, 0, CELLS), 2 * CELLS, RETRIED), ({}, {}, ALL, 24, "")]),
+    ],
+    ids=["the store fails", "on its second testbed", "a testbed is not up at first", "one cannot be", "it is busy"],
+)
+def test_what_is_a_result_and_what_the_next_command_measures(sweep: Sweeping, special: Any, runs: list[Any]) -> None:
+    """Each run: what happens in testbeds (1: the first one does not come up), options, counts, benchmarks, a note."""
+    sweep.beds.special |= special
+    for at, request, counts, asked, note in runs:
+        sweep.beds.at = {call: once(RunError("etcd1 did not start")) if at[call] == 1 else at[call] for call in at}
+        assert (sweep.run(**request), sweep.beds.asked) == (counts, asked)
+        assert sum(note in told for told in sweep.notes.notes) == 1 or not note, sweep.notes.notes
+
+
+def test_where_no_testbed_comes_up_the_sweep_ends(sweep: Sweeping) -> None:
+    sweep.beds.at["up"] = raising(RunError("no such device"))
+    with pytest.raises(RunError, match="3 testbeds in a row could not be used, so the sweep ends: no such device"):
+        sweep.run()
+    assert len(sweep.beds) == 3
 
 
 def test_what_the_machine_spoils_is_measured_again_within_a_bound(sweep: Sweeping, monkeypatch: Patch) -> None:
@@ -195,17 +228,6 @@ def test_what_the_machine_spoils_is_measured_again_within_a_bound(sweep: Sweepin
     assert sweep.run() == ALL
     assert values(sweep, "Valid") == ["no"] * 4 + ["yes"] * 8
     assert len(sweep.beds) == 3 and max(measured(sweep.out).values()) == 2
-
-
-def test_the_machine_is_given_up_after_some_tries_and_asked_again_by_the_next_command(sweep: Sweeping) -> None:
-    sweep.beds.at["prove_again"] = raising(RunError("something else keeps this machine busy"))
-    assert sweep.run(tries=2) == Counts(0, 0, CELLS)
-    assert [text for text in sweep.notes.notes if "tried again" in text] == [
-        f"{CELLS} measurements are tried again: the machine spoiled what was measured of them"
-    ]
-    assert sweep.beds.asked == 2 * CELLS
-    sweep.beds.at.clear()
-    assert sweep.run() == ALL and sweep.beds.asked == 3 * CELLS
 
 
 def test_a_testbed_that_fails_is_the_machines_fault(sweep: Sweeping) -> None:
@@ -232,29 +254,6 @@ def test_what_the_journal_did_not_take_is_told_again(sweep: Sweeping, monkeypatc
     )
     sweep.beds.special[2] = sweep.lose
     assert sweep.run() == ALL and len(lines(sweep.out, "failed")) == 1
-
-
-def test_a_testbed_that_cannot_be_brought_up_is_tried_again_and_where_none_can_the_sweep_ends(sweep: Sweeping) -> None:
-    sweep.beds.at["up"] = raising(RunError("no such device"))
-    with pytest.raises(RunError, match="3 testbeds in a row could not be used, so the sweep ends: no such device"):
-        sweep.run()
-    assert len(sweep.beds) == 3
-    sweep.beds.at["up"] = once(RunError("etcd1 did not start"))
-    assert sweep.run() == ALL
-    assert len(sweep.beds) == 6 and len(rows(sweep.out)) == CELLS
-    assert any("4 cells could not be measured" in note and "etcd1 did not start" in note for note in sweep.notes.notes)
-
-
-def test_a_testbed_that_cannot_be_ends_nothing_but_itself(sweep: Sweeping) -> None:
-    """With a memory limit that is too low for the store, for instance; the next command finds it alone at first."""
-
-    def up(bed: FakeTestbed) -> None:
-        if bed.plan.hosts[0].memory_bytes == 256 << 20:
-            raise RunError("etcd1 did not start")
-
-    sweep.beds.at["up"] = up
-    for _ in range(2):
-        assert sweep.run(repeat=2) == Counts(CELLS, 0, CELLS)
 
 
 @pytest.mark.parametrize("damage", ["failed", "explained", "died", "warm-up"])
@@ -284,15 +283,6 @@ def test_the_data_set_is_loaded_once_for_a_testbed_which_ends_where_that_fails(s
     assert values(sweep, "Reused") == ["nothing", "nothing"]
 
 
-def test_what_was_tried_last_decides_after_a_resume_too(sweep: Sweeping) -> None:
-    """The first testbed does not come up, on the second one the store fails: that is a result, and stays one."""
-    sweep.beds.at["up"] = once(RunError("etcd1 did not start"))
-    sweep.beds.special[1] = FAILED
-    for _ in range(2):
-        assert sweep.run("clients=5") == Counts(0, 1, 0)
-    assert sweep.beds.asked == 1
-
-
 # --- rows of something else -------------------------------------------------------------------------------------------
 
 
@@ -310,33 +300,22 @@ def test_a_journal_of_another_version_and_a_file_of_other_columns_are_refused_by
             sweep.of()
 
 
+COMMIT = "program 0.1.0 (commit 012345678901), now 0.1.0 (commit cccccccccccc), sources aaaaaaaaaaaa, "
+TOLERANCE = "RTT tolerance by the kind of links, now 1 ms, 12.5 %"
+
+
 @pytest.mark.parametrize(
     ("program", "etcd", "request_", "words"),
     [
-        (
-            {"sources": "b" * 64, "commit": "c" * 40},
-            "3.7.3",
-            {},
-            "program 0.1.0 (commit 012345678901), now 0.1.0 (commit cccccccccccc), sources aaaaaaaaaaaa, ",
-        ),
+        ({"sources": "b" * 64, "commit": "c" * 40}, "3.7.3", {}, COMMIT),
         ({"go": "go1.27.0"}, "3.7.3", {}, "Go go1.26.8, now go1.27.0"),
         ({}, "3.7.4", {}, "etcd 3.7.3, now 3.7.4"),
-        (
-            {},
-            "3.7.3",
-            {"tolerance": Tolerance(1_000_000, 0.125)},
-            "RTT tolerance by the kind of links, now 1 ms, 12.5 %",
-        ),
+        ({}, "3.7.3", {"tolerance": Tolerance(1_000_000, 0.125)}, TOLERANCE),
         ({"commit": "d" * 40}, "3.7.3", {}, None),  # which leaves the sources alone
     ],
 )
 def test_rows_that_something_else_measured_are_named_and_not_counted(
-    sweep: Sweeping,
-    monkeypatch: Patch,
-    program: dict[str, str],
-    etcd: str,
-    request_: dict[str, Any],
-    words: str | None,
+    sweep: Sweeping, monkeypatch: Patch, program: dict[str, str], etcd: str, request_: Any, words: str | None
 ) -> None:
     monkeypatch.setattr(assets, "etcd_version", lambda: "3.7.3")
     sweep.run()
@@ -358,17 +337,14 @@ def test_rows_that_something_else_measured_are_named_and_not_counted(
 # --- cells that are repeated until the interval of a figure is narrow enough ------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("repeat", "until", "words"),
-    [
+def test_an_interval_that_cannot_be_is_refused(sweep: Sweeping) -> None:
+    for repeat, until, words in (
         (1, Until(1.5), "--until-ci: got 150%"),
         (1, Until(0.05, most=5), "--max-repeat: got 5; allowed: at least 6"),
         (40, Until(0.05), "--max-repeat: got 30; allowed: at least --repeat, which is 40"),
-    ],
-)
-def test_an_interval_that_cannot_be_is_refused(repeat: int, until: Until, words: str, sweep: Sweeping) -> None:
-    with pytest.raises(UsageError, match=words):
-        sweep.of(repeat=repeat, until=until)
+    ):
+        with pytest.raises(UsageError, match=words):
+            sweep.of(repeat=repeat, until=until)
 
 
 def test_cells_are_repeated_until_their_median_is_known_by_rows_that_are_certainly_valid(sweep: Sweeping) -> None:
