@@ -110,11 +110,15 @@ def test_a_signal_reaches_the_guarded_program_once(leader_only: bool, tmp_path: 
     assert caught.read_text() == "once\n"
 
 
-def test_one_pipe_serves_all_children_and_none_inherits_it_unasked() -> None:
+def test_one_pipe_serves_all_children_and_none_inherits_it_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = programs.descriptor()
     assert programs.descriptor() == ours
     assert not os.get_inheritable(ours)
     assert not select.select([ours], [], [], 0)[0]
+    monkeypatch.setattr(os, "getpid", lambda: -1)  # a forked process has a life of its own
+    assert programs.descriptor() != ours
+    for fd in programs._pipes.pop(-1):
+        os.close(fd)
 
 
 def test_a_driver_that_ends_while_a_program_is_started_leaves_it_ended() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +129,24 @@ def test_what_waits_for_a_stopped_terminal_is_bounded(monkeypatch: pytest.Monkey
         os.close(read)  # ends the wait of the thread
     os.close(write)
     assert waiting <= 210_000
+
+
+def test_a_pipe_that_somebody_made_non_blocking_loses_nothing_and_what_was_written_waits_no_longer() -> None:
+    """A run that prints more than 16 MiB in all went on without output."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    printed, got = output.Output(write, output.STDOUT), bytearray()
+
+    def take() -> None:
+        while part := os.read(read, 65536):
+            got.extend(part)
+
+    reader = threading.Thread(target=take)
+    reader.start()
+    with printed.unblocked():
+        for _ in range(8):
+            printed.write(b"x" * 1_000_000)
+    os.close(write)
+    reader.join(HANG_S)
+    os.close(read)
+    assert (printed.error, printed._waiting, len(got)) == (None, 0, 8_000_000)

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import threading
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,9 +21,9 @@ from containernet_env.base.files import root_of
 from containernet_env.base.programs import with_words
 from containernet_env.base.work import Stop
 from containernet_env.config.plan import Plan
-from containernet_env.hosts import container, netns
+from containernet_env.hosts import container, engine, netns
 from containernet_env.hosts.container import ExitState, SyncTimes
-from containernet_env.hosts.engine import EngineGoneError
+from containernet_env.hosts.engine import EngineGoneError, EngineWatch
 from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.model.usage import Leadership
 from containernet_env.network import rtt as prober_module
@@ -60,6 +61,14 @@ def test_the_death_of_the_emulator_is_the_failure_of_the_network_and_told_once(b
     assert [event for event in bed.events if event[0] == "testbed_failed"] == [("testbed_failed", DIED)]
 
 
+@pytest.mark.simulated(seeds=10)
+def test_a_failure_that_is_told_a_moment_after_its_request_is_the_reason(monkeypatch: Patch) -> None:
+    bed = make_bed(monkeypatch)
+    bed._links.settle = lambda: None
+    clock.Thread(target=lambda: (clock.sleep(0.1), bed.net.hear("emulator_died", DIED))).start()
+    assert bed.settled_failure() == DIED
+
+
 @pytest.mark.parametrize(("alive", "failure"), [(True, "the network lost a host that lives: "), (False, None)])
 def test_a_port_that_goes_down_under_a_living_host_is_a_failure(bed: Any, alive: bool, failure: str | None) -> None:
     bed.hosts = {
@@ -83,6 +92,21 @@ def test_the_end_of_the_engine_is_the_first_reason_with_the_containers_it_leaves
         bed.down()
 
 
+def test_a_container_that_is_killed_is_no_sign_of_an_engine_that_ends(monkeypatch: Patch) -> None:
+    """`docker kill` of one host, SIGTERM to another: the engine has not stopped all."""
+    told, signals = list[str](), {"a": "9", "b": "15"}
+    watch: Any = EngineWatch("run", lambda: 2, told.append)
+    monkeypatch.setattr(engine, "listens", lambda: True)
+
+    def events() -> Iterator[Any]:
+        yield from ({"Actor": {"ID": name, "Attributes": {"signal": signals[name]}}} for name in signals)
+        watch._closing = True
+
+    watch._events = events()
+    watch._follow()
+    assert told == []
+
+
 def test_a_silent_engine_is_asked_for_one_log_only(bed: Any) -> None:
     asked: list[int] = []
 
@@ -99,6 +123,7 @@ def test_a_silent_engine_is_asked_for_one_log_only(bed: Any) -> None:
 GOT = ("realtime", "kept_awake")
 HELLO = {**dict.fromkeys(GOT, True), "stamps": "kernel", "self_test": {"passed": True, "reason": ""}}
 HELLO |= {f"{name}_reason": "" for name in (*GOT, "stamps")}
+UNSTAMPED = "the kernel does not stamp frames, so they count as come when they are read"
 
 
 @pytest.mark.parametrize(
@@ -107,12 +132,7 @@ HELLO |= {f"{name}_reason": "" for name in (*GOT, "stamps")}
         ("", None, "", ""),
         ("realtime", False, "operation not permitted", "the link emulator got no real-time priority"),
         ("kept_awake", False, "no such file", "processors may fall into deep sleep and wake late"),
-        (
-            "stamps",
-            "read",
-            "it needs CAP_BPF",
-            "the kernel does not stamp frames, so they count as come when they are read",
-        ),
+        ("stamps", "read", "it needs CAP_BPF", UNSTAMPED),
     ],
 )
 def test_what_the_emulator_did_not_get_is_told(bed: Any, missing: str, value: Any, reason: str, note: str) -> None:
@@ -322,40 +342,40 @@ BBR = {"congestion_control": "bbr"}  # takes the least RTT of the last 10 s for 
 LIMITS, LINKS = "cluster;new-limits", "cluster;new-links"
 
 
-@pytest.mark.parametrize(
-    ("axes", "more", "reused"),
-    [
-        (["cpus=0.5,1"], {}, LIMITS),
-        (["etcd2.cpus=0.5,1"], {}, LIMITS),
-        (["client.cpus=0.5,1"], {}, LIMITS),
-        (["cpus=0.5,1"], BBR, LIMITS),  # whatever TCP remembers
-        (["link_delay=1ms,3ms"], {}, LINKS),
-        (["bandwidth=10,100"], {}, LINKS),
-        (["loss=0.1,1"], {}, LINKS),
-        (["jitter=0ms,1ms"], {}, LINKS),
-        (["queue=50,100"], {}, LINKS),
-        (["overhead=0,24", "bandwidth=10"], {}, LINKS),
-        (["leader=etcd1,etcd2"], {}, "cluster"),
-        # What takes a testbed of its own.
-        (["mem=256m,512m"], {}, None),  # by GOMEMLIMIT
-        (["client.mem=256m,512m"], {}, None),
-        (["heartbeat_interval=100ms,200ms", "election_timeout=2s"], {}, None),
-        (["link_delay=3ms,200ms"], {}, None),  # the heartbeat follows from the RTT
-        (["members=1,3"], {}, None),
-        (["tls=false,true"], {}, None),
-        (["data=disk,tmpfs"], {}, None),
-        (["uplink=host,network"], {}, None),
-        (["bandwidth=100,1000"], {}, None),  # sockets keep how much they hand over at once
-        (["cpus=0.5,1"], {"seeds": (1, 2)}, None),
-        (["link_delay=1ms,3ms"], BBR, None),
-        (["cpus=0.5,1"], {"engine": "containernet"}, None),
-    ],
-)
-def test_what_is_changed_while_a_testbed_stands(axes: list[str], more: dict[str, Any], reused: str | None) -> None:
-    found = change_between(*plans(*axes, **more))
-    assert (found and found.reused) == reused
-    if found is not None:
-        assert bool(found.limits) == (reused == LIMITS) and len(found.links) == 4 * (reused == LINKS)
+CHANGES: list[tuple[list[str], dict[str, Any], str | None]] = [
+    (["cpus=0.5,1"], {}, LIMITS),
+    (["etcd2.cpus=0.5,1"], {}, LIMITS),
+    (["client.cpus=0.5,1"], {}, LIMITS),
+    (["cpus=0.5,1"], BBR, LIMITS),  # whatever TCP remembers
+    (["link_delay=1ms,3ms"], {}, LINKS),
+    (["bandwidth=10,100"], {}, LINKS),
+    (["loss=0.1,1"], {}, LINKS),
+    (["jitter=0ms,1ms"], {}, LINKS),
+    (["queue=50,100"], {}, LINKS),
+    (["overhead=0,24", "bandwidth=10"], {}, LINKS),
+    (["leader=etcd1,etcd2"], {}, "cluster"),
+    # What takes a testbed of its own.
+    (["mem=256m,512m"], {}, None),  # by GOMEMLIMIT
+    (["client.mem=256m,512m"], {}, None),
+    (["heartbeat_interval=100ms,200ms", "election_timeout=2s"], {}, None),
+    (["link_delay=3ms,200ms"], {}, None),  # the heartbeat follows from the RTT
+    (["members=1,3"], {}, None),
+    (["tls=false,true"], {}, None),
+    (["data=disk,tmpfs"], {}, None),
+    (["uplink=host,network"], {}, None),
+    (["bandwidth=100,1000"], {}, None),  # sockets keep how much they hand over at once
+    (["cpus=0.5,1"], {"seeds": (1, 2)}, None),
+    (["link_delay=1ms,3ms"], BBR, None),
+    (["cpus=0.5,1"], {"engine": "containernet"}, None),
+]
+
+
+def test_what_is_changed_while_a_testbed_stands() -> None:
+    for axes, more, reused in CHANGES:
+        found = change_between(*plans(*axes, **more))
+        assert (found and found.reused) == reused, (axes, more)
+        if found is not None:
+            assert bool(found.limits) == (reused == LIMITS) and len(found.links) == 4 * (reused == LINKS), axes
 
 
 class Bed:
@@ -443,40 +463,38 @@ def test_changed_links_are_as_planned_and_proved_as_the_new_ones(monkeypatch: Pa
     assert made.forgotten == [host.pid for host in made.hosts.values()], "what TCP has learnt of the old paths"
 
 
-@pytest.mark.parametrize(
-    ("busy", "words"),
-    [
-        (None, "the network is not the one that was configured: delay of etcd1>s1"),
-        ("the hosts still filled 3% of etcd1-s1", "cannot be proved: the hosts still filled 3% of etcd1-s1"),
-    ],
-)
-def test_a_changed_network_that_is_wrong_or_too_busy_is_no_testbed(
-    busy: str | None, words: str, monkeypatch: Patch
-) -> None:
-    first, second = plans("link_delay=1ms,4ms")
-    made, _ = left(first, monkeypatch)
-    monkeypatch.setattr(NetworkProver, "_wait_until_quiet", lambda prover: busy)
-    made.wrong = True
-    with pytest.raises(RunError, match=words):
-        turned(made, second)
+def test_a_changed_network_that_is_wrong_or_too_busy_is_no_testbed(monkeypatch: Patch) -> None:
+    busy = "the hosts still filled 3% of etcd1-s1"
+    wrong = "the network is not the one that was configured: delay of etcd1>s1"
+    for found, words in ((None, wrong), (busy, f"cannot be proved: {busy}")):
+        first, second = plans("link_delay=1ms,4ms")
+        made, _ = left(first, monkeypatch)
+        monkeypatch.setattr(NetworkProver, "_wait_until_quiet", lambda prover, found=found: found)
+        made.wrong = True
+        with pytest.raises(RunError, match=words):
+            turned(made, second)
 
 
-@pytest.mark.parametrize("ending", ["member", "emulator", "leader"])
-def test_what_has_ended_meanwhile_is_why_it_cannot_be_turned(ending: str, monkeypatch: Patch) -> None:
-    first, second = plans("cpus=0.5,1")
-    made, standing = left(first, monkeypatch)
-    told, why = len(made.events), ""
-    if ending == "member":
-        made.hosts["etcd2"].ended = "OOM-killed"
-        why = "etcd2 ended while it stood between two runs: OOM-killed"
-    elif ending == "emulator":
-        made.net.hear("emulator_died", why := "the link emulator ended: killed by SIGKILL")
-    else:
-        made.cluster.leadership, why = lambda: None, "have no leader"
-    assert len(made.events) == told, "the run before is told nothing any more: its files are sealed"
-    assert standing.take() is made.bed and standing.take() is None
-    with pytest.raises(RunError, match=why):
-        turned(made, second)
+MEANWHILE: list[tuple[Callable[[Bed], object], str]] = [
+    (
+        lambda made: setattr(made.hosts["etcd2"], "ended", "OOM-killed"),
+        "etcd2 ended while it stood between two runs: OOM-killed",
+    ),
+    (lambda made: made.net.hear("emulator_died", DIED), DIED),
+    (lambda made: setattr(made.cluster, "leadership", lambda: None), "have no leader"),
+]
+
+
+def test_what_has_ended_meanwhile_is_why_it_cannot_be_turned(monkeypatch: Patch) -> None:
+    for strike, why in MEANWHILE:
+        first, second = plans("cpus=0.5,1")
+        made, standing = left(first, monkeypatch)
+        told = len(made.events)
+        strike(made)
+        assert len(made.events) == told, "the run before is told nothing any more: its files are sealed"
+        assert standing.take() is made.bed and standing.take() is None
+        with pytest.raises(RunError, match=why):
+            turned(made, second)
 
 
 def test_a_testbed_says_why_nothing_else_should_be_measured_on_it(monkeypatch: Patch) -> None:

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -69,44 +70,42 @@ def test_a_watch_that_never_ran_leaves_no_descriptor_open(fails: str, monkeypatc
     assert not {fd for fd, _ in before} & set(closed)
 
 
-@pytest.mark.parametrize(
-    ("memory", "effect"), [(256 * 2**20, "info"), (None, "invalid")], ids=["own limit", "the machine's memory"]
-)
-def test_a_member_that_its_own_memory_limit_ended_is_what_was_configured(memory: int | None, effect: str) -> None:
-    state = ExitState(137, oom_killed=True)
-    reason = ending_of(state, oom=True, memory_bytes=memory, log="", words=lambda log, killed: "")
-    (found,) = death_findings({"etcd2": reason})
-    assert (found.kind, found.effect, found.subject, found.text) == ("member_died", effect, "etcd2", reason)
-    (member,) = death_findings({"etcd2": f"etcd2 ended: {reason}"})
-    assert member.effect == effect
+def test_a_member_that_its_own_memory_limit_ended_is_what_was_configured() -> None:
+    """And one that the machine's memory ended is not; a program may write what it likes."""
+    for memory, effect in ((256 * 2**20, "info"), (None, "invalid")):
+        state = ExitState(137, oom_killed=True)
+        reason = ending_of(state, oom=True, memory_bytes=memory, log="", words=lambda log, killed: "")
+        (found,) = death_findings({"etcd2": reason})
+        assert (found.kind, found.effect, found.subject, found.text) == ("member_died", effect, "etcd2", reason)
+        (member,) = death_findings({"etcd2": f"etcd2 ended: {reason}"})
+        assert member.effect == effect
     panic = "etcd2 ended: exit status 2: panic: it is over the memory limit (memory limit 64 MiB)"
     for other in ("killed by SIGKILL", panic):
         (killed,) = death_findings({"etcd2": other})
-        assert killed.effect == "invalid", "a program may write what it likes"
+        assert killed.effect == "invalid", other
 
 
 OOM = " ended: OOM-killed (memory limit 64 MiB)"
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "deaths", "effect"),
-    [
-        (Leadership("etcd1", 2), Leadership("etcd1", 2), {}, None),
-        (Leadership("etcd1", 2), Leadership("etcd2", 3), {}, "invalid"),
-        (Leadership("etcd1", 2), None, {}, "invalid"),
-        (Leadership("etcd1", 2), Leadership("etcd2", 3), {"etcd1": f"etcd1{OOM}"}, "info"),
-        (Leadership("etcd1", 2), None, {"etcd1": f"etcd1{OOM}"}, "info"),
-        (Leadership("etcd1", 2), Leadership("etcd2", 3), {"etcd3": f"etcd3{OOM}"}, "invalid"),
-        (Leadership("etcd1", 2), Leadership("etcd2", 3), {"etcd1": "etcd1 ended: killed by SIGKILL"}, "invalid"),
-        (None, Leadership("etcd2", 3), {}, "unknown"),
+def test_an_election_is_told_where_what_was_configured_explains_it() -> None:
+    one, again, other = Leadership("etcd1", 2), Leadership("etcd1", 2), Leadership("etcd2", 3)
+    by_limit = {name: f"{name}{OOM}" for name in ("etcd1", "etcd3")}
+    killed = {"etcd1": "etcd1 ended: killed by SIGKILL"}
+    cases: list[tuple[Leadership | None, Leadership | None, dict[str, str], str | None]] = [
+        (one, again, {}, None),
+        (one, other, {}, "invalid"),
+        (one, None, {}, "invalid"),
+        (one, other, {"etcd1": by_limit["etcd1"]}, "info"),
+        (one, None, {"etcd1": by_limit["etcd1"]}, "info"),
+        (one, other, {"etcd3": by_limit["etcd3"]}, "invalid"),
+        (one, other, killed, "invalid"),
+        (None, other, {}, "unknown"),
         (None, None, {}, "unknown"),
-    ],
-)
-def test_an_election_is_told_where_what_was_configured_explains_it(
-    before: Leadership | None, after: Leadership | None, deaths: dict[str, str], effect: str | None
-) -> None:
-    found = [(finding.kind, finding.effect) for finding in leader_findings(before, after, deaths)]
-    assert found == ([] if effect is None else [("leader_changed", effect)])
+    ]
+    for before, after, deaths, effect in cases:
+        found = [(finding.kind, finding.effect) for finding in leader_findings(before, after, deaths)]
+        assert found == [("leader_changed", effect)] * (effect is not None), (before, after, deaths)
 
 
 def link_kinds(latency_s: float | None, lateness: dict[str, int], early_ns: int = 0) -> list[Any]:
@@ -117,20 +116,19 @@ def link_kinds(latency_s: float | None, lateness: dict[str, int], early_ns: int 
     return [(found.kind, found.value, found.threshold) for found in network_findings(LinkStatistics(seen), latency_s)]
 
 
-@pytest.mark.parametrize(
-    ("latency_s", "limit_ns"), [(None, 1_000_000), (0.1, 1_000_000), (0.02, 500_000), (0.006, 300_000), (0.0, 300_000)]
-)
-def test_how_late_frames_may_be_follows_from_the_latency_that_has_it(latency_s: float | None, limit_ns: int) -> None:
-    late, later = {"p99_ns": limit_ns}, {"p99_ns": limit_ns + 1}
-    assert link_kinds(latency_s, late) == []
-    assert link_kinds(latency_s, later) == [("link_lateness", limit_ns + 1, limit_ns)]
-    assert link_kinds(latency_s, {"p50_ns": limit_ns // 4}) == []
-    over = limit_ns // 4 + 1
-    assert link_kinds(latency_s, {"p50_ns": over}) == [("link_lateness", over, limit_ns // 4)], "every request has it"
-    assert link_kinds(latency_s, {}, early_ns=limit_ns) == []
-    assert link_kinds(latency_s, {}, early_ns=limit_ns + 1) == [("link_early", limit_ns + 1, limit_ns)]
-    assert link_kinds(latency_s, {"max_ns": PAUSE_NS}) == []
-    assert link_kinds(latency_s, {"max_ns": PAUSE_NS + 1}) == [("links_paused", PAUSE_NS + 1, PAUSE_NS)]
+def test_how_late_frames_may_be_follows_from_the_latency_that_has_it() -> None:
+    limits_ns = {None: 1_000_000, 0.1: 1_000_000, 0.02: 500_000, 0.006: 300_000, 0.0: 300_000}
+    for latency_s, limit_ns in limits_ns.items():
+        half_ns = limit_ns // 4
+        cases: list[tuple[dict[str, int], int, list[Any]]] = [
+            ({"p99_ns": limit_ns, "p50_ns": half_ns, "max_ns": PAUSE_NS}, limit_ns, []),
+            ({"p99_ns": limit_ns + 1}, 0, [("link_lateness", limit_ns + 1, limit_ns)]),
+            ({"p50_ns": half_ns + 1}, 0, [("link_lateness", half_ns + 1, half_ns)]),  # every request has it
+            ({}, limit_ns + 1, [("link_early", limit_ns + 1, limit_ns)]),
+            ({"max_ns": PAUSE_NS + 1}, 0, [("links_paused", PAUSE_NS + 1, PAUSE_NS)]),
+        ]
+        for lateness, early_ns, found in cases:
+            assert link_kinds(latency_s, lateness, early_ns) == found, (latency_s, lateness)
 
 
 def test_pauses_and_frames_without_a_stamp() -> None:
@@ -348,3 +346,21 @@ def test_what_fails_before_a_silence_is_noticed_names_who_is_silent(
     bench.server.behave = lambda path, body: Answer(None, "no request succeeded for 400ms")
     bench.matrix.run()
     assert bench.errors() == [f"{says}etcd2 answers nothing; no request succeeded for 400ms"]
+
+
+@pytest.mark.parametrize(
+    ("before", "meanwhile", "findings"),
+    [
+        ({"etcd1": 5.0}, {}, []),
+        ({}, {"etcd9": 5.0}, []),
+        ({}, {"etcd1": 5.0}, ["etcd1 answered nothing for 5.0 s; others take a member for gone after 1 s"]),
+    ],
+)
+def test_a_row_is_marked_for_living_members_that_were_silent_in_its_own_scenario(
+    before: dict[str, float], meanwhile: dict[str, float], findings: list[str]
+) -> None:
+    bench = Bench(write("w"))
+    watch = bench.matrix._members = mock.Mock(longest_s=lambda: before, silent=lambda for_s: [])
+    watch.reset.side_effect = lambda: setattr(watch, "longest_s", lambda: meanwhile)
+    bench.matrix.run()
+    assert bench.findings() == findings
