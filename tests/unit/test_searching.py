@@ -1,13 +1,14 @@
-"""Saturation searches on a testbed of fakes: what their rows say, whatever the store, the generator or people do."""
+"""Saturation searches: which rates they probe on simulated stores, where there is none, their files; on a testbed of
+fakes what their rows say, whatever the store, the generator or people do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from decimal import Decimal
-from itertools import count
-from math import exp, log
+from itertools import count, cycle, pairwise
+from math import exp, inf, log
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,14 +24,14 @@ from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import scenarios_text, schema_of
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario, Warmup
-from containernet_env.model.search import Objective, Search
+from containernet_env.model.search import MAX_PROBES, Objective, Saturation, Search, Step, Verdict
 from containernet_env.results.run_directory import scenario_line
 from containernet_env.results.run_files import ScenarioLine
 from containernet_env.runs.load import Answer
 from tests.unit.answers import check_request, open_loop
-from tests.unit.blocks import mixed, names_of, reads, writes
+from tests.unit.blocks import mixed, reads, writes
 from tests.unit.blocks import write as written
-from tests.unit.fakes import CONFIG, GOOD, Bench, FakeCluster, read, write
+from tests.unit.fakes import CONFIG, GOOD, Bench, read, write
 
 P99_50MS = Search((Objective("99", 50_000_000),), Decimal(10), Decimal(100_000))
 
@@ -68,29 +69,30 @@ def load_of(body: dict[str, Any], p99_s: float, **changes: Any) -> LoadResult:
 Behave = Callable[[str, dict[str, Any]], Answer]
 
 
-def queue(capacity: float, seed: int = 1, noise: float = 0.1) -> Behave:
-    """A store whose 99th percentile is that of an M/M/1 queue, with noise; beyond its capacity requests pile up."""
-    draws = Random(seed)
+def p99_of_queue(capacity: float, rate: float, draws: Random, noise: float) -> float:
+    """That of an M/M/1 queue, -ln(0.01) / (capacity - rate), s, with noise; endless where requests pile up.
+
+    A quantile of n samples varies with a relative deviation of about sqrt(0.99 / 0.01 / n) / ln(100), and more as
+    requests wait for each other. Half of all probes are within a limit at the rate capacity - ln(100) / limit.
+    """
+    return log(100) / (capacity - rate) * exp(draws.gauss(0, noise)) if rate < capacity else inf
+
+
+def queue(capacity: float) -> Behave:
+    """A store whose 99th percentile is that of such a queue."""
+    draws = Random(1)
 
     def behave(path: str, body: dict[str, Any]) -> Answer:
         check_request(path, body)
-        spare = capacity - body["rate"]
-        p99_s = log(100) / spare if spare > 0 else body["duration"]
-        return Answer(load_of(body, p99_s * exp(draws.gauss(0, noise))), None)
+        p99_s = p99_of_queue(capacity, body["rate"], draws, 0.1)
+        return Answer(load_of(body, min(p99_s, body["duration"])), None)
 
     return behave
 
 
-def beyond(rate: float, answer: Callable[[dict[str, Any]], Answer], strike: Callable[[], object] = bool) -> Behave:
-    """A store that holds up to a rate; beyond it probes are struck, and have such answers."""
-
-    def behave(path: str, body: dict[str, Any]) -> Answer:
-        if body["rate"] <= rate:
-            return Answer(load_of(body, 0.01), None)
-        strike()
-        return answer(body)
-
-    return behave
+def beyond(rate: float, answer: Callable[[dict[str, Any]], Answer]) -> Behave:
+    """A store that holds up to a rate; beyond it probes have such answers."""
+    return lambda path, body: Answer(load_of(body, 0.01), None) if body["rate"] <= rate else answer(body)
 
 
 def searched(behave: Behave, *others: Scenario, scenario: Scenario | None = None) -> Bench:
@@ -163,28 +165,20 @@ LATE = {"schedule__fell_behind": True, "schedule__late": 90, "schedule__generato
 @pytest.mark.parametrize(
     ("changes", "end", "why"),
     [
-        (
-            lambda body: {"cpu_s": 0.95 * body["duration"]},
-            "generator",
-            "the load generator is the limit (generator_sat",
-        ),
-        (lambda body: {"pause_s": 0.3}, "generator", "the load generator is the limit (generator_paused)"),
-        (lambda body: LATE, "generator", "the load generator is the limit (generator_late)"),
-        (lambda body: {}, "machine", "this machine is the limit (link_lateness)"),
+        (lambda body: {"cpu_s": 0.95 * body["duration"]}, "generator", "generator_sat"),
+        (lambda body: {"pause_s": 0.3}, "generator", "generator_paused)"),
+        (lambda body: LATE, "generator", "generator_late)"),
+        (lambda body: {}, "machine", "link_lateness)"),
     ],
 )
 def test_a_generator_or_machine_that_is_the_limit_is_named_and_no_rate_is_claimed(
     changes: Callable[[dict[str, Any]], dict[str, Any]], end: str, why: str
 ) -> None:
-    def strike() -> None:
-        bench.net.seen["lateness"]["p99_ns"] = 5_000_000 if end == "machine" else 20_000
-
-    p99_s = 0.2 if end == "machine" else 0.01
-    limited = beyond(3000, lambda body: Answer(load_of(body, p99_s, **changes(body)), None), strike)
-
     def behave(path: str, body: dict[str, Any]) -> Answer:
-        bench.net.seen["lateness"]["p99_ns"] = 20_000
-        return limited(path, body)
+        is_late = body["rate"] > 3000 and end == "machine"
+        bench.net.seen["lateness"]["p99_ns"] = 5_000_000 if is_late else 20_000
+        changed = changes(body) if body["rate"] > 3000 else {}
+        return Answer(load_of(body, 0.2 if is_late else 0.01, **changed), None)
 
     bench = searched(behave)
     bench.run()
@@ -192,7 +186,8 @@ def test_a_generator_or_machine_that_is_the_limit_is_named_and_no_rate_is_claime
     assert (row["SearchEnd"], row["SearchRate_per_s"], row["SearchHigh_per_s"]) == (end, "-", "-")
     assert 2850 < float(row["SearchLow_per_s"]) <= 3000
     assert (row["Valid"], row["Reasons"]) == ("unknown", "search")
-    assert why in bench.findings()[-1]
+    limit = "the load generator" if end == "generator" else "this machine"
+    assert f"{limit} is the limit ({why}" in bench.findings()[-1]
 
 
 @pytest.mark.parametrize(
@@ -261,31 +256,23 @@ def test_an_interrupted_search_leaves_a_row_with_what_is_known(first: bool) -> N
 
 
 DIED = "etcd2 was OOM-killed"
+SILENT = "not run: the cluster did not answer"
+ENDS_OF_CLUSTERS: dict[str, tuple[int, Callable[[Bench], object], str | None, str]] = {
+    "a member dies": (1000, lambda bench: bench.cluster.kill("etcd2"), None, f"{DIED} (earlier)"),
+    "it answers no more": (1000, lambda bench: setattr(bench.cluster, "answering", False), "all failed", SILENT),
+    "the server measures nothing": (0, lambda bench: None, "status 400: rate: out of range", "-"),
+}
 
 
-@pytest.mark.parametrize(
-    ("from_rate", "strike", "error", "then"),
-    [
-        (1000, lambda cluster: cluster.kill("etcd2"), None, f"{DIED} (earlier)"),
-        (
-            1000,
-            lambda cluster: setattr(cluster, "answering", False),
-            "all failed",
-            "not run: the cluster did not answer",
-        ),
-        (0, lambda cluster: None, "status 400: rate: out of range", "-"),
-    ],
-    ids=["a member dies", "the cluster answers no more", "the server measures nothing"],
-)
-def test_what_ends_a_search_is_its_error(
-    from_rate: int, strike: Callable[[FakeCluster], None], error: str | None, then: str
-) -> None:
-    behave = beyond(
-        from_rate,
-        lambda body: Answer(load_of(body, 0.01) if from_rate else None, error),
-        lambda: strike(bench.cluster),
-    )
-    bench = searched(behave, write("w"))
+@pytest.mark.parametrize("case", ENDS_OF_CLUSTERS)
+def test_what_ends_a_search_is_its_error(case: str) -> None:
+    from_rate, strike, error, then = ENDS_OF_CLUSTERS[case]
+
+    def answer(body: dict[str, Any]) -> Answer:
+        strike(bench)
+        return Answer(load_of(body, 0.01) if from_rate else None, error)
+
+    bench = searched(beyond(from_rate, answer), write("w"))
     own, other = bench.run()
     assert (own, bench.rows()[0]["SearchEnd"]) == (error or DIED, "ended") and other.startswith(then)
     assert [probe.verdict for probe, _ in bench.probes][:-1] == ["held"] * (len(bench.probes) - 1)
@@ -309,6 +296,192 @@ def test_reads_are_searched_on_the_data_set_that_is_loaded_once() -> None:
     assert (bench.rows()[0]["SearchEnd"], paths[0]) == ("found", "/benchmark/write")
 
 
+# --- which rates are probed -------------------------------------------------------------------------------------------
+
+Store = Callable[[Step], Verdict]
+
+
+def search(low: float = 10, high: float = 100_000, **settings: object) -> Search:
+    return Search(P99_50MS.objectives, Decimal(str(low)), Decimal(str(high)), **settings)  # type: ignore[arg-type]
+
+
+def run(searched: Search, store: Store) -> tuple[Saturation, list[tuple[Step, Verdict]]]:
+    course = Saturation(searched)
+    made = []
+    while (step := course.next) is not None:
+        verdict = store(step)
+        made.append((step, verdict))
+        course.record(verdict)
+    return course, made
+
+
+def carries(rate: float) -> Store:
+    return lambda step: "held" if step.rate <= rate else "missed"
+
+
+def queue_of_one(capacity: float, limit_s: float, seed: int) -> Store:
+    """Such a queue as its probes of 1000 requests or more see it."""
+    draws = Random(seed)
+    return lambda step: "held" if p99_of_queue(capacity, float(step.rate), draws, 0.25) <= limit_s else "missed"
+
+
+def test_it_finds_the_rate_on_a_store_that_always_answers_alike() -> None:
+    for rate in (11, 199, 200, 4321, 99_000):
+        course, made = run(search(), carries(rate))
+        low, high = course.low, course.high
+        assert low is not None and high is not None
+        assert course.end == "found"
+        assert course.rates[low] <= rate < course.rates[high]
+        assert high == low + 1, "the rates of the interval are neighbours"
+        assert course.rates[high] <= course.rates[low] * Decimal("1.051")
+        repeats = [(step.index, verdict) for step, verdict in made if step.purpose == "repeat"]
+        assert repeats == [(high, "missed")] * 6 + [(low, "held")] * 6
+        assert len(made) <= 12 + 10 + 5
+
+
+def test_it_begins_where_a_step_has_enough_requests_and_doubles_or_halves() -> None:
+    _, made = run(search(), carries(3000))
+    doubled = [float(step.rate) for step, _ in made if step.purpose == "bracket"]
+    assert 200 <= doubled[0] < 215
+    assert [round(b / a, 1) for a, b in pairwise(doubled)] == [2.0] * 4
+    _, made = run(search(), carries(30))
+    halved = [float(step.rate) for step, _ in made if step.purpose == "bracket"]
+    assert [round(a / b, 1) for a, b in pairwise(halved)] == [2.0] * 3
+    # A finer grid and fewer repeats, as configured.
+    course, made = run(search(within=Decimal("0.01"), repeats=3), carries(4321))
+    assert course.low is not None and course.high is not None
+    assert course.rates[course.high] <= course.rates[course.low] * Decimal("1.0111")
+    assert len([step for step, _ in made if step.purpose == "repeat"]) == 6
+
+
+def test_the_interval_of_a_noisy_store_has_the_rate_at_which_half_of_all_probes_hold() -> None:
+    """The confidence is stated as 96.9 % for 6 repeats: of 400 searches 12 may miss, 24 or more do in 1 of 1000."""
+    missed, widths, threshold = 0, [], 1000 - log(100) / 0.02
+    for seed in range(400):
+        course, made = run(search(within=Decimal("0.02")), queue_of_one(1000, 0.02, seed))
+        assert course.end == "found", f"seed {seed}: {course.end} after {len(made)} probes"
+        assert course.low is not None and course.high is not None
+        low, high = float(course.rates[course.low]), float(course.rates[course.high])
+        missed += not low <= threshold < high
+        widths.append(high / low)
+    assert missed < 24, f"{missed} of 400 intervals do not have {threshold:.0f}/s"
+    assert sorted(widths)[200] < 1.35, f"median width {sorted(widths)[200]:.3f}"
+
+
+def first(verdicts: Iterable[Verdict], then: Store, purpose: str = "") -> Store:
+    """The first probes, of that purpose, find these verdicts, the others what ``then`` says."""
+    left = iter(verdicts)
+    return lambda step: next(left, None) or then(step) if purpose in ("", step.purpose) else then(step)
+
+
+def up_to(rate: float, below: Store, above: Verdict) -> Store:
+    return lambda step: below(step) if step.rate <= rate else above
+
+
+LIMIT_AT_1500, LIMIT_AT_4999 = up_to(1500, carries(1000), "machine"), up_to(4999, carries(5000), "machine")
+SOMETIMES = first(cycle(("held", "missed")), carries(0))
+COURSES: dict[str, tuple[Search, Store, str, float | None, int | None]] = {
+    "it never holds": (search(), carries(0), "from", None, 6),
+    "the lowest rate holds sometimes": (search(high=20), SOMETIMES, "from", None, None),
+    "it always holds": (search(high=5000), carries(9000), "to", 5000, 6),
+    # Above it nobody can tell; the rate that held is known all the same.
+    "a limit of the generator": (search(), up_to(3000, carries(3000), "generator"), "generator", 3000, 9),
+    "a limit of the machine": (search(), up_to(3000, carries(3000), "machine"), "machine", 3000, 9),
+    "a limit at the highest rate alone": (search(high=5000), LIMIT_AT_4999, "machine", 4999, None),
+    "a limit everywhere": (search(), up_to(0, carries(0), "machine"), "machine", None, None),
+    "a limit above a store that misses": (search(), LIMIT_AT_1500, "found", 1000, None),
+    # One early miss makes the search look for the upper end far up, where the machine is the limit.
+    "a limit met above the interval": (search(), first(("held", "missed"), LIMIT_AT_1500), "found", 1000, 27),
+    "a limit that passes": (search(), first(["machine"] * 2, carries(1000), "repeat"), "found", 1000, 14),
+    **{
+        f"a hiccup of probe {n}": (search(), first([*["held"] * (n - 1), "missed"], carries(5000)), "found", 5000, None)
+        for n in range(1, 5)
+    },
+    "a hiccup of a repeat": (search(), first(["held"], carries(5000), "repeat"), "found", 5000, None),
+}
+
+
+@pytest.mark.parametrize("case", COURSES)
+def test_how_a_search_ends(case: str) -> None:
+    searched, store, end, rate, repeats = COURSES[case]
+    course, made = run(searched, store)
+    assert course.end == end
+    if rate is None:
+        assert course.low is None and course.high in (None, 0)
+    else:
+        assert course.low is not None and 0.93 * rate < course.rates[course.low] <= rate
+    if end in ("generator", "machine"):
+        assert course.high is None and course.limited_at == course.rates[0 if course.low is None else course.low + 1]
+    assert repeats in (None, sum(step.purpose == "repeat" for step, _ in made))
+
+
+def test_an_interval_that_is_wider_than_a_factor_of_two_is_noise() -> None:
+    draws = Random(3)
+    course, _ = run(
+        search(), lambda step: draws.choice(("held", "missed")) if 1000 < step.rate < 4000 else carries(1000)(step)
+    )
+    assert course.low is not None and course.high is not None and course.end == "noise"
+    assert course.rates[course.high] > 2 * course.rates[course.low]
+
+
+def test_a_store_that_tosses_a_coin_has_no_rate() -> None:
+    found = 0
+    for seed in range(200):
+        draws = Random(seed)
+        course, made = run(search(1, 1_000_000), lambda step: draws.choice(("held", "missed")))  # noqa: B023
+        assert len(made) <= MAX_PROBES
+        found += course.end == "found"
+    assert found <= 10, f"{found} of 200 searches found a rate where there is none"
+
+
+def test_it_is_bounded_however_late_its_repeats_contradict_each_other() -> None:
+    told: Counter[int] = Counter()
+
+    def store(step: Step) -> Verdict:
+        """Repeats agree until their last one: that the objective is missed, and from the highest rate on, that not."""
+        if step.purpose != "repeat":
+            return carries(1000)(step)
+        told[step.index] += 1
+        agreed, other = ("held", "missed") if max(told) == top and step.index != top else ("missed", "held")
+        return agreed if told[step.index] % 6 else other  # type: ignore[return-value]
+
+    searched = search(1, 1_000_000, within=Decimal("0.01"))
+    top = len(searched.rates()) - 1
+    course, made = run(searched, store)
+    assert (course.end, len(made)) == ("noise", MAX_PROBES)
+
+
+def test_an_unfinished_search_says_what_is_known() -> None:
+    course = Saturation(search())
+    assert (course.end, course.low, course.high) == ("ended", None, None)
+    while course.next is not None and course.high is None:
+        course.record(carries(1000)(course.next))
+    assert course.end == "ended" and course.high is not None and course.low is None
+
+
+def test_each_probe_has_ten_requests_beyond_its_percentile() -> None:
+    for percentile, least in (("50", 20), ("90", 100), ("95", 200), ("99", 1000), ("99.9", 10_000)):
+        searched = Search((Objective(percentile, 10**7),), Decimal(10), Decimal(10_000))  # type: ignore[arg-type]
+        assert searched.samples(poisson=False) == least
+        assert least + 4 * least**0.5 <= searched.samples(poisson=True) <= 2 * least
+        for rate in searched.rates():
+            seconds = searched.length_ns(rate, poisson=False) / 1e9
+            assert seconds >= 5 and seconds * float(rate) >= least - 1e-6
+            assert seconds == 5 or seconds * float(rate) < least * 1.01
+
+
+def test_the_rates_rise_from_the_lowest_to_the_highest() -> None:
+    for low, high, within in ((10, 1_000_000, "0.05"), (0.1, 1, "0.5"), (99.5, 100, "0.01"), (10, 10.01, "0.3")):
+        rates = search(low, high, within=Decimal(within)).rates()
+        assert (rates[0], rates[-1]) == (Decimal(str(low)), Decimal(str(high)))
+        ratios = [float(b / a) for a, b in pairwise(rates)]
+        assert all(1 < ratio <= (1 + float(within)) ** 1.5 + 0.002 for ratio in ratios), ratios
+
+
+def test_the_confidence_is_that_of_two_sign_tests() -> None:
+    assert [round(search(repeats=n).confidence, 4) for n in (3, 5, 6, 10)] == [0.75, 0.9375, 0.9688, 0.998]
+
+
 # --- searches in scenario files ---------------------------------------------------------------------------------------
 
 SEARCH = {"search": {"p99": "50ms"}, "clients": 100, "conns": 10}
@@ -324,31 +497,19 @@ def problems_of(tmp_path: Path, value: Any) -> list[tuple[str, str, str]]:
     return [(problem.path, problem.message, problem.allowed) for problem in caught.value.problems]
 
 
-def test_a_search_needs_no_more_than_an_objective(tmp_path: Path) -> None:
-    (found,) = load_scenarios(written(tmp_path, {"scenarios": [writes(load=SEARCH)]})).scenarios
-    objective = Objective("99", 50_000_000)
-    assert found.search == Search((objective,), Decimal(10), Decimal(1_000_000), 5 * 10**9, Decimal("0.05"), 6)
+def test_a_search_needs_no_more_than_an_objective_and_everything_can_be_set_and_is_in_its_name(tmp_path: Path) -> None:
+    settings = {"p50": "5ms", "p99.9": "1s", "from": 50, "to": 2000, "step": "10s", "within": 0.1, "repeats": 3}
+    load = {"search": settings, "arrival": "poisson", "clients": [10, 20], "conns": 10, "warmup": "2s"}
+    blocks = [writes(load=SEARCH), writes(load=load, keySpace=77)]
+    found, *others = load_scenarios(written(tmp_path, {"scenarios": blocks})).scenarios
+    assert found.search == Search(P99_50MS.objectives, Decimal(10), Decimal(1_000_000), 5 * 10**9, Decimal("0.05"), 6)
     assert (found.total, found.duration_ns, found.rate, found.key_space) == (None, None, None, 10_000)
     assert found.name == "write-leader-search-p99-50ms-100x10-4B-64B"
-
-
-def test_everything_of_a_search_can_be_set_and_is_in_its_name(tmp_path: Path) -> None:
-    load = {
-        "search": {"p50": "5ms", "p99.9": "1s", "from": 50, "to": 2000, "step": "10s", "within": 0.1, "repeats": 3},
-        "arrival": "poisson",
-        "clients": [10, 20],
-        "conns": 10,
-        "warmup": "2s",
-    }
     name = "search-p50-5ms-p99.9-1s-from50-to2000-step10s-within0.1-repeats3"
-    block = writes(load=load, keySpace=77)
-    assert names_of(tmp_path, block) == [
-        f"write-leader-{name}-poisson-{clients}x10-warm2s-4B-64B-of77" for clients in (10, 20)
-    ]
-    (found, _) = load_scenarios(written(tmp_path, {"scenarios": [block]})).scenarios
+    assert [one.name for one in others] == [f"write-leader-{name}-poisson-{n}x10-warm2s-4B-64B-of77" for n in (10, 20)]
     limits = (Objective("50", 5_000_000), Objective("99.9", 10**9))
-    assert found.search == Search(limits, Decimal(50), Decimal(2000), 10**10, Decimal("0.1"), 3)
-    assert found.search.text == "p50<=5ms;p99.9<=1s"
+    assert others[0].search == Search(limits, Decimal(50), Decimal(2000), 10**10, Decimal("0.1"), 3)
+    assert others[0].search.text == "p50<=5ms;p99.9<=1s"
 
 
 def test_a_probe_is_an_open_loop_of_its_own(tmp_path: Path) -> None:
@@ -366,35 +527,33 @@ def test_a_probe_is_an_open_loop_of_its_own(tmp_path: Path) -> None:
 BESIDE = "search alone, which chooses the rate and the length of each probe"
 
 
-@pytest.mark.parametrize(
-    ("load", "path", "message", "allowed"),
-    [
-        (SEARCH | {"total": 1000}, "total", "is given beside search", BESIDE),
-        (SEARCH | {"duration": "5s"}, "duration", "is given beside search", BESIDE),
-        (SEARCH | {"rate": 100}, "rate", "is given beside search", BESIDE),
-        (loads() | {"warmup": 100}, "warmup", "is no time", 'a duration such as "1s" beside search'),
-        (loads(p99="0ms"), "search.p99", "is out of range", "from 1us"),
-        (loads(p99="-1ms"), "search.p99", "is negative", "from 1us"),
-        (loads(p99=50), "search.p99", "is not a duration", "a number with s, ms, us or ns"),
-        (loads(p99="20s"), "search", "no answer can miss, p99<=20s", "less than the deadline of each request, 20s"),
-        (loads() | {"timeout": "50ms"}, "search", "no answer can miss, p99<=50ms", "deadline of each request, 50ms"),
-        (loads(p50="50ms"), "search.p50", "follows from p99", "less than p99, 50ms"),
-        ({"search": {}, "clients": 1, "conns": 1}, "search.p99", "is missing", "p50, p90, p95, p99 or p99.9"),
-        (loads(p999="1s"), "search.p999", "is not a known key", "p99.9"),
-        (loads(**{"from": 500, "to": 500}), "search.to", "leaves no rates to search", "more than from, 500"),
-        (loads(**{"from": 1_000_000}), "search.from", "leaves no rates to search", "less than 1000000"),
-        (loads(**{"from": 0.5}), "search.from", "too low: p99 needs 1000 requests", "at least 0.833"),
-        (loads(to=2_000_000), "search.to", "is out of range", "a number from 0.1 to 1000000"),
-        (loads(within=0), "search.within", "is out of range", "a number from 0.01 to 0.5"),
-        (loads(repeats=2), "search.repeats", "is out of range", "a whole number from 3 to 20"),
-        (loads(step="1ms"), "search.step", "is out of range", "from 100ms to 600s"),
-    ],
-)
-def test_a_search_that_cannot_be_made_is_refused(
-    tmp_path: Path, load: dict[str, Any], path: str, message: str, allowed: str
-) -> None:
-    ((where, found, said),) = problems_of(tmp_path, load)
-    assert where == f"$.scenarios[0].load.{path}" and message in found and allowed in said
+REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
+    (SEARCH | {"total": 1000}, "total", "is given beside search", BESIDE),
+    (SEARCH | {"duration": "5s"}, "duration", "is given beside search", BESIDE),
+    (SEARCH | {"rate": 100}, "rate", "is given beside search", BESIDE),
+    (loads() | {"warmup": 100}, "warmup", "is no time", 'a duration such as "1s" beside search'),
+    (loads(p99="0ms"), "search.p99", "is out of range", "from 1us"),
+    (loads(p99="-1ms"), "search.p99", "is negative", "from 1us"),
+    (loads(p99=50), "search.p99", "is not a duration", "a number with s, ms, us or ns"),
+    (loads(p99="20s"), "search", "no answer can miss, p99<=20s", "less than the deadline of each request, 20s"),
+    (loads() | {"timeout": "50ms"}, "search", "no answer can miss, p99<=50ms", "deadline of each request, 50ms"),
+    (loads(p50="50ms"), "search.p50", "follows from p99", "less than p99, 50ms"),
+    ({"search": {}, "clients": 1, "conns": 1}, "search.p99", "is missing", "p50, p90, p95, p99 or p99.9"),
+    (loads(p999="1s"), "search.p999", "is not a known key", "p99.9"),
+    (loads(**{"from": 500, "to": 500}), "search.to", "leaves no rates to search", "more than from, 500"),
+    (loads(**{"from": 1_000_000}), "search.from", "leaves no rates to search", "less than 1000000"),
+    (loads(**{"from": 0.5}), "search.from", "too low: p99 needs 1000 requests", "at least 0.833"),
+    (loads(to=2_000_000), "search.to", "is out of range", "a number from 0.1 to 1000000"),
+    (loads(within=0), "search.within", "is out of range", "a number from 0.01 to 0.5"),
+    (loads(repeats=2), "search.repeats", "is out of range", "a whole number from 3 to 20"),
+    (loads(step="1ms"), "search.step", "is out of range", "from 100ms to 600s"),
+]
+
+
+def test_a_search_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    for load, path, message, allowed in REFUSED:
+        ((where, found, said),) = problems_of(tmp_path, load)
+        assert where == f"$.scenarios[0].load.{path}" and message in found and allowed in said, load
 
 
 def test_every_problem_of_a_search_is_told_at_once(tmp_path: Path) -> None:
@@ -404,19 +563,14 @@ def test_every_problem_of_a_search_is_told_at_once(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("load", "valid"),
-    [
-        *((SEARCH | more, True) for more in ({}, {"arrival": "poisson"})),
-        *((SEARCH | more, False) for more in ({"total": 1}, {"duration": "1s"}, {"rate": 1}, {"search": {}})),
-        (SEARCH | {"search": None}, False),
-    ],
-)
-def test_the_schema_refuses_what_the_reader_refuses(tmp_path: Path, load: dict[str, Any], valid: bool) -> None:
-    document = {"scenarios": [writes(load=load)]}
-    assert jsonschema.Draft202012Validator(schema_of("scenarios")).is_valid(document) is valid
-    with nullcontext() if valid else pytest.raises(ConfigError):
-        load_scenarios(written(tmp_path, document))
+def test_the_schema_refuses_what_the_reader_refuses(tmp_path: Path) -> None:
+    schema = jsonschema.Draft202012Validator(schema_of("scenarios"))
+    for more in ({}, {"arrival": "poisson"}):
+        assert schema.is_valid({"scenarios": [writes(load=SEARCH | more)]})
+        load_scenarios(written(tmp_path, {"scenarios": [writes(load=SEARCH | more)]}))
+    for more in ({"total": 1}, {"duration": "1s"}, {"rate": 1}, {"search": {}}, {"search": None}):
+        assert not schema.is_valid({"scenarios": [writes(load=SEARCH | more)]}), more
+        assert problems_of(tmp_path, SEARCH | more)
 
 
 def test_writes_of_all_probes_share_their_keys_and_searches_come_back_from_a_runs_file(tmp_path: Path) -> None:
