@@ -1,4 +1,7 @@
-"""Every fault at every moment of a run on a simulated machine: see ``tests.faults.simulated``."""
+"""Every fault at every moment of a run on a simulated machine: see ``tests.faults.simulated``.
+
+The table of faults is whole, what strikes real and simulated runs covers it, and the document fits it.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,12 @@ import pytest
 from containernet_env.base.errors import RunError
 from containernet_env.base.http import NoAnswerError
 from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
+from tests.faults.document import DOCUMENT, between, fault_table
+from tests.faults.faults import FAULTS as STRIKES
 from tests.faults.simulated import FAULTS, carry_out, strike_anywhere
-from tests.faults.table import FINISHED, SCENARIOS, TEAR_DOWN, WRITE, Cell, Promise, cells
+from tests.faults.soak import QUANTITIES, TOPOLOGIES, growth
+from tests.faults.table import FAULTS as PROMISES
+from tests.faults.table import FINISHED, MOMENTS, REAL, SCENARIOS, TEAR_DOWN, WRITE, Cell, Promise, cells
 from tests.simulated_time import chosen
 
 LONG = os.environ.get("CONTAINERNET_ENV_SEEDS") == "long"
@@ -85,3 +92,48 @@ def test_a_driver_without_descriptors_takes_no_member_for_silent_while_the_clust
     with pytest.raises(RunError, match="gives this process no more open files"):
         cluster.statuses(starting=True)
     cluster.close()
+
+
+# --- the table and its document ---------------------------------------------------------------------------------------
+
+
+def test_every_fault_can_strike_at_every_moment_on_real_and_on_simulated_machines() -> None:
+    assert [(cell.fault, cell.moment) for cell in cells()] == [(f, m) for f in PROMISES for m in MOMENTS]
+    assert len({cell.name for cell in cells()}) == len(PROMISES) * len(MOMENTS)
+    assert set(STRIKES) == set(PROMISES) and set(PROMISES) - set(FAULTS) == {"memory-pressure"}
+    for cell in cells():
+        assert (cell.promise is None) == bool(cell.senseless), cell.name
+        if cell.promise is not None:
+            assert len(cell.promise.rows) in (0, len(SCENARIOS)), cell.name
+            assert cell.promise.words and cell.promise.status, cell.name
+    # The gate has a real cell for each mechanism.
+    chosen = [cell for cell in cells() if cell.name in REAL.values()]
+    assert len(chosen) == len(REAL) and all(cell.promise is not None and not cell.gate for cell in chosen)
+
+
+def test_a_line_of_the_document_names_cells_that_failed_or_were_not_tested() -> None:
+    outcomes = {cell.name: "passed" for cell in cells()}
+    table = fault_table(outcomes)
+    assert " | before the tear-down | driver-quit | kept in 5 of 5 |" in table
+    assert (
+        "| not tested: the benchmark's client runs only while a scenario does | bring-up, proof, tear-down |" in table
+    )
+    outcomes |= {"driver-quit-at-write": "failed", "driver-quit-at-proof": "disturbed: it was over"}
+    del outcomes["driver-quit-at-read"]
+    words = "kept in 2 of 5; NOT KEPT: driver-quit-at-write; NOT TESTED: driver-quit-at-read; disturbed: it was over |"
+    assert words in fault_table(outcomes)
+
+
+def test_the_document_has_the_lines_of_the_table_and_every_promise_was_tested_and_kept() -> None:
+    """`./check.sh faults-all`, then `python -m tests.faults.document` writes them."""
+    lines = [line.split(" | ")[:3] for line in fault_table({}).splitlines()]
+    written = between(DOCUMENT.read_text(), "faults").splitlines()
+    assert [line.split(" | ")[:3] for line in written] == lines
+    assert [line for line in written if "NOT " in line] == []
+
+
+def test_what_grows_with_every_run_has_grown_and_the_spread_of_the_start_has_not() -> None:
+    for quantity in QUANTITIES:
+        for values, is_over in (([100, 103, 102, 101, 100, 103, 102, 103], False), (range(100, 340, 20), True)):
+            runs = [{"topology": topology, quantity.name: value} for value in values for topology in TOPOLOGIES]
+            assert growth(quantity, runs).is_over is is_over, quantity
