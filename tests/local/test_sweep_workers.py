@@ -35,8 +35,7 @@ from containernet_env.runs.sweep.workers import Workers
 from tests.deadline import HANG_S, eventually
 from tests.local import fake_worker
 from tests.unit.fakes import CONFIG, rows
-from tests.unit.sweep_fakes import Notes, lines, measured
-from tests.unit.tls_files import certificates
+from tests.unit.sweep_fakes import Notes, certificates, lines, measured
 
 ROOT = Path(__file__).resolve().parents[2]
 AXES = ("link_delay=1ms,3ms,5ms", "clients=5,10,20")

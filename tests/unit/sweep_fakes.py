@@ -1,4 +1,4 @@
-"""Sweeps on testbeds of fakes: what they tell, and their files."""
+"""Sweeps on testbeds of fakes: what they tell, and their files; certificates of a new authority in files."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from containernet_env.runs.sweep.design import design
 from containernet_env.runs.sweep.jobs import SweepProgress, Tally
 from containernet_env.runs.sweep.ledger import journal_of
 from containernet_env.runs.sweep.runner import Counts, Request, Sweep
+from containernet_env.runs.sweep.worker import TlsFiles
+from containernet_env.stores.etcd.certificates import Authority
 from tests.simulated_time import World
 from tests.unit.fakes import CONFIG, on_fakes, result_of, rows
 
@@ -96,3 +98,18 @@ def measured(out: Path) -> Counter[tuple[str, str, str]]:
 def lines(out: Path, kind: str) -> list[dict[str, Any]]:
     found = [json.loads(line) for line in journal_of(out).read_text().splitlines() if line]
     return [line for line in found if line["kind"] == kind]
+
+
+def certificates(folder: Path, names: tuple[str, ...]) -> dict[str, TlsFiles]:
+    """One for each of these names."""
+    folder.mkdir()
+    authority = Authority()
+    found = {}
+    (folder / "ca.pem").write_bytes(authority.certificate)
+    for name in names:
+        issued = authority.issue(name, ["127.0.0.1"])
+        (folder / f"{name}.pem").write_bytes(issued.certificate)
+        (folder / f"{name}.key").write_bytes(issued.key)
+        (folder / f"{name}.key").chmod(0o600)
+        found[name] = TlsFiles(folder / "ca.pem", folder / f"{name}.pem", folder / f"{name}.key")
+    return found

@@ -1,7 +1,7 @@
 """Sweeps on the workers of a simulated Dask cluster: who measures what, and what is kept where something is lost; to
 which schedulers sweeps and workers go, since who reaches one has workers do anything as root.
 
-``tests/local/test_sweep_workers.py`` has some of them with a real scheduler and real worker processes.
+``tests/local/test_sweep_workers.py`` has what ends workers, a sweep or the scheduler with real processes.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ from containernet_env.runs.sweep.workers import Workers
 from containernet_env.setup import builds, packages
 from tests.simulated_time import World, simulated
 from tests.unit.fakes import CONFIG, GOOD, FakeTestbed, on_fakes, raising, rows
-from tests.unit.sweep_fakes import Notes, lines, measured
-from tests.unit.tls_files import certificates
+from tests.unit.sweep_fakes import Notes, certificates, lines, measured
 
 # --- a Dask cluster: a scheduler, and workers that are threads of the simulation and measure on fakes -----------------
 #
@@ -83,7 +82,7 @@ class Machine:
         self.folder.mkdir()
         self.address = f"tcp://{name}:1"
         self.facts: Any = dict(dask.facts)
-        self.hold = self.is_killed = self.is_leaving = False
+        self.hold = self.is_killed = False
         self.begun = 0
         self.todo: deque[Task] = deque()
         self.running: Task | None = None
@@ -92,19 +91,12 @@ class Machine:
 
     def info(self) -> dict[str, Any]:
         """What the scheduler knows."""
-        status = "closing" if self.is_leaving else "running"
-        return {"name": f"{self.name}/1", FACTS: self.facts, "status": status}
+        return {"name": f"{self.name}/1", FACTS: self.facts, "status": "running"}
 
     def kill(self) -> None:
         """Its process is gone, and the scheduler has noticed; what it had to do stays undone."""
         self.is_killed = True
         self.dask.machines.pop(self.address, None)
-
-    def end(self) -> None:
-        """A signal ends it, once the sweep has what it measured."""
-        self.is_leaving = True
-        if self.running is not None:
-            worker.RUNNING.end([self.running.key])
 
     def _work(self) -> None:
         self.dask.by_thread[threading.get_ident()] = self
@@ -123,8 +115,6 @@ class Machine:
                 with suppress(InvalidStateError):  # it was cancelled meanwhile
                     finish()
             self.running = None
-            if self.is_leaving:
-                self.kill()
 
     def answer(self, path: str, body: dict[str, Any]) -> Answer:
         """A benchmark."""
@@ -148,27 +138,18 @@ class Machine:
 
 
 class Dask:
-    """The scheduler. ``clients`` are those of sweeps; ``hangs``: it answers nothing, and connections stand."""
+    """The scheduler. ``clients`` are those of sweeps."""
 
     def __init__(self, world: World, folder: Path) -> None:
         self.world, self.folder, self.facts = world, folder, worker.facts()
         self.machines: dict[str, Machine] = {}
         self.by_thread: dict[int, Machine] = {}
         self.clients: list[Client] = []
-        self.hangs = False
 
     @property
     def here(self) -> Machine:
         """The machine of the calling thread."""
         return self.by_thread[threading.get_ident()]
-
-    def lose(self) -> None:
-        """The scheduler ends: all that it knows is gone."""
-        for client in self.clients:
-            client.status = "closed"
-        for machine in self.machines.values():
-            for task in (*machine.todo, *([] if machine.running is None else [machine.running])):
-                task.cancel()
 
     async def identity(self, n_workers: int) -> dict[str, Any]:
         return {"workers": {address: machine.info() for address, machine in self.machines.items()}}
@@ -182,9 +163,6 @@ class Client:
         dask.clients.append(self)
 
     def sync(self, function: Callable[..., Coroutine[Any, Any, Any]], callback_timeout: float, **named: Any) -> Any:
-        if self.scheduler.hangs:
-            clock.sleep(callback_timeout)
-            raise TimeoutError
         return drive(function(**named))
 
     def subscribe_topic(self, topic: str, call: Callable[[Any], object]) -> None:
@@ -197,8 +175,7 @@ class Client:
         return task
 
     def run(self, function: Any, *of: Any, workers: list[str], **_: Any) -> None:
-        if not self.scheduler.hangs:
-            drive(function(*of))
+        drive(function(*of))
 
     def close(self, timeout: float) -> None:
         self.status = "closed"
@@ -221,40 +198,35 @@ def drive(call: Coroutine[Any, Any, Any]) -> Any:
     return end.value.value
 
 
-def simulate(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> tuple[Dask, list[Machine]]:
-    """A scheduler and workers of these names. Sweeps and their workers are of this process from here on."""
-    dask = Dask(world, folder)
-    on_fakes(monkeypatch)
-    plain = FakeTestbed.__init__
-
-    def made(self: FakeTestbed, *arguments: Any, **named: Any) -> None:
-        plain(self, *arguments, **named)
-        self.server.behave = dask.here.answer
-
-    monkeypatch.setattr(FakeTestbed, "__init__", made)
-    # What this machine does meanwhile is no part of these tests.
-    monkeypatch.setattr(measure_module, "Observer", lambda bed, *_: Observer(bed))
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
-    monkeypatch.setattr(platform, "node", lambda: dask.here.name)
-    monkeypatch.setattr(assets, "make", lambda: dask.here.folder)
-    monkeypatch.setattr(worker, "RunLock", lambda wait: nullcontext())
-    monkeypatch.setattr(worker, "RUNNING", worker.Running())
-    monkeypatch.setattr(worker, "get_worker", lambda: SimpleNamespace(log_event=dask.here.tell))
-    monkeypatch.setattr(workers, "facts", lambda: dict(dask.facts))
-    monkeypatch.setattr(workers, "Client", lambda *_, **__: Client(dask))
-    monkeypatch.setattr(Scheduler, "reach", lambda self: None)
-    return dask, [Machine(dask, name) for name in names]
-
-
 class Cluster:
-    """Sweeps into one file on a cluster of these workers; ``notes`` has what they told."""
+    """Sweeps into one file on workers of these names, all of this process; ``notes`` has what they told."""
 
     def __init__(self, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
         monkeypatch.undo()  # what the seed before has patched
         folder = tmp_path / f"seed{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
         self.out, self.notes, self.world = folder / "out.csv", Notes(), world
-        self.dask, self.machines = simulate(world, folder, monkeypatch, *names)
+        self.dask = dask = Dask(world, folder)
+        on_fakes(monkeypatch)
+        plain = FakeTestbed.__init__
+
+        def made(self: FakeTestbed, *arguments: Any, **named: Any) -> None:
+            plain(self, *arguments, **named)
+            self.server.behave = dask.here.answer
+
+        monkeypatch.setattr(FakeTestbed, "__init__", made)
+        # What this machine does meanwhile is no part of these tests.
+        monkeypatch.setattr(measure_module, "Observer", lambda bed, *_: Observer(bed))
+        monkeypatch.setattr(os, "fsync", lambda fd: None)
+        monkeypatch.setattr(platform, "node", lambda: dask.here.name)
+        monkeypatch.setattr(assets, "make", lambda: dask.here.folder)
+        monkeypatch.setattr(worker, "RunLock", lambda wait: nullcontext())
+        monkeypatch.setattr(worker, "RUNNING", worker.Running())
+        monkeypatch.setattr(worker, "get_worker", lambda: SimpleNamespace(log_event=dask.here.tell))
+        monkeypatch.setattr(workers, "facts", lambda: dict(dask.facts))
+        monkeypatch.setattr(workers, "Client", lambda *_, **__: Client(dask))
+        monkeypatch.setattr(Scheduler, "reach", lambda self: None)
+        self.machines = [Machine(dask, name) for name in names]
 
     def hold(self, lose: Callable[[], object]) -> Machine:
         """The first machine begins a second benchmark that does not end, and then something happens to it."""
@@ -292,24 +264,6 @@ Patch = pytest.MonkeyPatch
 # --- who measures what ------------------------------------------------------------------------------------------------
 
 
-@simulated(seeds=3)
-def test_one_of_two_workers_is_killed_and_each_cell_is_measured_once(cluster: New) -> None:
-    on = cluster("node1", "node2")
-    on.hold(on.machines[0].kill)
-    for _ in range(2):
-        assert on.run(repeat=2) == Counts(2 * CELLS, 0, 0)
-    on.assert_each_once(2 * CELLS)
-    assert on.by_machine() == {"node1": 1, "node2": 2 * CELLS - 1}
-    notes = on.notes.notes
-    assert {row["Valid"] for row in rows(on.out)} == {"yes"} and not any("torn" in note for note in notes)
-    assert any(note.startswith("node1/") and "was lost" in note for note in notes), notes
-    begun = lines(on.out, "run")
-    assert len({run["run"] for run in begun}) == len(begun) == 7
-    assert sorted(on.notes.ended) == sorted({(cell, run["repetition"]) for run in begun for cell in run["cells"]})
-    of_b = {row["RunId"] for row in rows(on.out) if row["Machine"] == "node2"}
-    assert {path.name for path in on.out.with_suffix(".runs").iterdir()} == of_b and len(of_b) == 6
-
-
 @simulated()
 def test_each_machine_measures_whole_blocks_and_no_path_of_its_own_comes_back(cluster: New) -> None:
     """A machine that is slower than another one is then slower in all cells alike."""
@@ -320,27 +274,6 @@ def test_each_machine_measures_whole_blocks_and_no_path_of_its_own_comes_back(cl
     on.assert_each_once(2 * CELLS)
     left = [on.out, *(path for path in on.out.with_suffix(".runs").rglob("*") if path.is_file())]
     assert [path for path in left for machine in on.machines if os.fsencode(machine.folder) in path.read_bytes()] == []
-
-
-@simulated(seeds=3)
-def test_ctrl_c_ends_what_runs_on_workers_and_the_same_command_goes_on(cluster: New) -> None:
-    on, stop = cluster("node1"), Stop()
-    a = on.hold(lambda: stop.request(signal.SIGINT))
-    with pytest.raises(Interrupted):
-        on.run(stop=stop)
-    assert len(rows(on.out)) == 1 == len(list(on.out.with_suffix(".runs").iterdir())) and a.running is None
-    a.hold = False
-    assert on.run() == ALL
-    on.assert_each_once()
-
-
-@simulated(seeds=3)
-def test_a_worker_that_is_ended_gives_back_what_it_has(cluster: New) -> None:
-    on = cluster("node1", "node2")
-    on.hold(on.machines[0].end)
-    assert on.run() == ALL
-    assert list(on.dask.machines) == ["tcp://node2:1"] and on.by_machine().keys() == {"node1", "node2"}
-    on.assert_each_once()
 
 
 @simulated()
@@ -368,7 +301,7 @@ def test_cells_are_repeated_on_several_machines_until_their_median_is_known(clus
 
 @simulated(seeds=3)
 def test_rows_that_came_before_their_worker_was_lost_are_kept(cluster: New, monkeypatch: Patch) -> None:
-    """They were waiting in the sweep's queue when it found the worker gone."""
+    """They were waiting in the sweep's queue when it found the worker gone; its run directory never comes."""
     on, there = cluster("node1"), workers.Workers._there
     a = on.machines[0]
     a.hold = True
@@ -381,20 +314,14 @@ def test_rows_that_came_before_their_worker_was_lost_are_kept(cluster: New, monk
         return there(self)
 
     monkeypatch.setattr(workers.Workers, "_there", look)
-    assert on.run() == ALL
+    for _ in range(2):
+        assert on.run() == ALL
     assert on.by_machine() == {"node1": 1, "node2": CELLS - 1}
     on.assert_each_once()
-
-
-@pytest.mark.parametrize("lose", [Dask.lose, lambda dask: setattr(dask, "hangs", True)], ids=["ends", "hangs"])
-@simulated(seeds=3)
-def test_a_lost_scheduler_ends_the_sweep_and_rows_are_kept(cluster: New, lose: Callable[[Dask], None]) -> None:
-    """Also where its machine hangs and connections stand: a sweep waited for it forever, whatever was pressed."""
-    on = cluster("node1")
-    on.hold(lambda: lose(on.dask))
-    with pytest.raises(RunError, match=r"scheduler at tls://127.* was lost during the sweep.*\n.*goes on"):
-        on.run()
-    on.assert_each_once(1)
+    begun = lines(on.out, "run")
+    assert sorted(on.notes.ended) == sorted({(cell, run["repetition"]) for run in begun for cell in run["cells"]})
+    of_b = {row["RunId"] for row in rows(on.out) if row["Machine"] == "node2"}
+    assert {path.name for path in on.out.with_suffix(".runs").iterdir()} == of_b and len(begun) == len(of_b) + 1
 
 
 @simulated()
@@ -463,33 +390,31 @@ def test_rows_that_a_full_disk_refuses_are_printed_and_measured_again(cluster: N
 # --- who may measure --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("own", "theirs", "refused"),
-    [
-        ({}, [{}], None),
-        ({"commit": "0123456789ab"}, [{"commit": "x"}], r"node1/1 has commit x, here 0123456789ab"),
-        ({"Go": "go1.26.8"}, [{"Go": "go1.26.8"}, {"Go": "go1.26.8"}], None),
-        ({"Go": "go1.26.8"}, [{"Go": "go1.26.8"}, {"Go": "go1.26.6"}], r"node2/1 has Go go1\.26\.6, here go1\.26\.8"),
-        # A machine without Go builds nothing: its workers are to agree with each other.
-        ({"Go": "unknown"}, [{"Go": "go1.26.8"}, {"Go": "go1.26.8"}], None),
-        ({"Go": "unknown"}, [{"Go": "go1.26.8"}, {"Go": "go1.26.6"}], r"node2/1 has Go go1\.26\.6, here go1\.26\.8"),
-        ({}, [None], "is none that `containernet-env worker` started"),
-        ({}, [], r"no worker is at .*\n.*containernet-env worker tls://127"),
-    ],
-)
+GO, OTHER_GO = {"Go": "go1.26.8"}, {"Go": "go1.26.6"}
+COMPARED: list[tuple[dict[str, str], list[dict[str, str] | None], str | None]] = [
+    ({}, [{}], None),
+    ({"commit": "0123456789ab"}, [{"commit": "x"}], r"node1/1 has commit x, here 0123456789ab"),
+    (GO, [GO, GO], None),
+    (GO, [GO, OTHER_GO], r"node2/1 has Go go1\.26\.6, here go1\.26\.8"),
+    # A machine without Go builds nothing: its workers are to agree with each other.
+    ({"Go": "unknown"}, [GO, GO], None),
+    ({"Go": "unknown"}, [GO, OTHER_GO], r"node2/1 has Go go1\.26\.6, here go1\.26\.8"),
+    ({}, [None], "is none that `containernet-env worker` started"),
+    ({}, [], r"no worker is at .*\n.*containernet-env worker tls://127"),
+]
+
+
 @simulated()
-def test_versions_are_compared_first(cluster: New, own: Any, theirs: list[Any], refused: str | None) -> None:
-    on = cluster(*(f"node{n}" for n in range(1, len(theirs) + 1)))
-    assert on.dask.facts["Go"] == (builds.go_version() or "unknown")
-    on.dask.facts |= own
-    for machine, differing in zip(on.machines, theirs, strict=True):
-        machine.facts = None if differing is None else machine.facts | differing
-    if refused is None:
-        assert on.run("clients=5") == Counts(1, 0, 0)
-        return
-    with pytest.raises(MissingRequirementError, match=refused):
-        on.run("clients=5")
-    assert not on.out.exists()
+def test_versions_are_compared_first(cluster: New) -> None:
+    for own, theirs, refused in COMPARED:
+        on = cluster(*(f"node{n}" for n in range(1, len(theirs) + 1)))
+        assert on.dask.facts["Go"] == (builds.go_version() or "unknown")
+        on.dask.facts |= own
+        for machine, differing in zip(on.machines, theirs, strict=True):
+            machine.facts = None if differing is None else machine.facts | differing
+        with nullcontext() if refused is None else pytest.raises(MissingRequirementError, match=refused):
+            assert on.run("clients=5") == Counts(1, 0, 0)
+        assert on.out.exists() is (refused is None), refused
 
 
 # --- the roster: who measures which testbed next ----------------------------------------------------------------------
@@ -592,27 +517,24 @@ def test_a_journal_belongs_to_one_sweep_at_a_time(tmp_path: Path) -> None:
 RUN = "20261122T000000Z-abcdef"
 
 
-@pytest.mark.parametrize(
-    ("name", "files", "words"),
-    [
-        (RUN, {"manifest.json": b"{}", "checksums.sha256": b"0" * 64 + b"  manifest.json\n"}, "json (changed)"),
+def test_a_run_directory_that_is_not_what_was_sent_is_told_and_goes_nowhere_else(tmp_path: Path) -> None:
+    sums = b"0" * 64 + b"  manifest.json\n"
+    sent: list[tuple[str, dict[str, bytes], str]] = [
+        (RUN, {"manifest.json": b"{}", "checksums.sha256": sums}, "json (changed)"),
         (RUN, {"manifest.json": b"{}"}, "has no checksums"),
         (RUN, {"../../out.csv": b"other"}, "was left out"),
-        *((name, {"out.csv": b"other"}, "was left out") for name in (
-            "..", ".", "", "a/..", "20261122T000000Z-other0", f"{RUN}\0",
-        )),
-    ],
-)  # fmt: skip
-def test_a_run_directory_that_is_not_what_was_sent_is_told_and_goes_nowhere_else(
-    name: str, files: dict[str, bytes], words: str, tmp_path: Path
-) -> None:
-    out = tmp_path / "a" / "out.csv"
-    out.parent.mkdir()
-    out.write_text("rows")
-    found = worker.Directory(name, tuple(files.items())).write(out, "abcdef")
-    assert found is not None and words in found and out.read_text() == "rows"
-    written = [path for path in tmp_path.rglob("*") if path.is_file() and path != out]
-    assert all(path.parent == out.with_suffix(".runs") / RUN and path.name in files for path in written)
+    ]
+    names = ("..", ".", "", "a/..", "20261122T000000Z-other0", f"{RUN}\0")
+    sent += [(name, {"out.csv": b"other"}, "was left out") for name in names]
+    for number, (name, files, words) in enumerate(sent):
+        folder = tmp_path / str(number)
+        out = folder / "a" / "out.csv"
+        out.parent.mkdir(parents=True)
+        out.write_text("rows")
+        found = worker.Directory(name, tuple(files.items())).write(out, "abcdef")
+        assert found is not None and words in found and out.read_text() == "rows", name
+        written = [path for path in folder.rglob("*") if path.is_file() and path != out]
+        assert all(path.parent == out.with_suffix(".runs") / RUN and path.name in files for path in written), name
 
 
 def test_files_of_killed_workers_go_with_the_next_one(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -636,28 +558,21 @@ ROOT = r"is refused: every client that reaches it has workers do anything as roo
 NONE = "as the address of a scheduler; allowed: HOST:PORT"
 
 
-@pytest.mark.parametrize("given", [False, True])
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("127.0.0.1:8786", "tls://127.0.0.1:8786"),
-        ("10.0.0.1", "tls://10.0.0.1:8786"),
-        ("tls://localhost:99", "tls://localhost:99"),
-        ("[::1]:4711", "tls://[::1]:4711"),
-        ("tcp://127.0.0.1:8786", None),
-        ("tcp://[::1]:8786", None),
-        ("tcp://192.0.2.7", None),
-        *((text, "") for text in ("", "tcp://", ":8786", "ucx://127.0.0.1:1", "127.0.0.1:99999", "127.0.0.1:1/x")),
-    ],
-)
-def test_a_scheduler_is_reached_by_tls_alone(tmp_path: Path, text: str, address: str | None, given: bool) -> None:
-    """Also on the loopback interface, which every user of the machine reaches. "": it is no address."""
-    files = certificates(tmp_path / "of-one", ("a",))["a"] if given else None
-    if address and files is not None:
-        assert scheduler_at(text, *files).address == address
-        return
-    with pytest.raises(UsageError, match=NONE if address == "" else ROOT):
-        scheduler_at(text, *(files or (None, None, None)))
+def test_a_scheduler_is_reached_by_tls_alone(tmp_path: Path) -> None:
+    """Also on the loopback interface, which every user of the machine reaches."""
+    files, none = certificates(tmp_path / "of-one", ("a",))["a"], (None, None, None)
+    good = {text: f"tls://{text}" for text in ("127.0.0.1:8786", "[::1]:4711")}
+    good |= {"10.0.0.1": "tls://10.0.0.1:8786", "tls://localhost:99": "tls://localhost:99"}
+    assert {text: scheduler_at(text, *files).address for text in good} == good
+    plain = ("tcp://127.0.0.1:8786", "tcp://[::1]:8786", "tcp://192.0.2.7")
+    wrong = ("", "tcp://", ":8786", "ucx://127.0.0.1:1", "127.0.0.1:99999", "127.0.0.1:1/x")
+    for words, texts, given in (
+        *((ROOT, good, none), (ROOT, plain, none), (ROOT, plain, files)),
+        *((NONE, wrong, none), (NONE, wrong, files)),
+    ):
+        for text in texts:
+            with pytest.raises(UsageError, match=words):
+                scheduler_at(text, *given)
 
 
 def test_tls_needs_three_files_that_can_be_read_and_belong_together(tmp_path: Path) -> None:
