@@ -8,7 +8,7 @@ import io
 import signal
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -42,62 +42,23 @@ def press() -> None:
 # --- a matrix that ends early -----------------------------------------------------------------------------------------
 
 
-def errors_of(bench: Bench) -> list[str | None]:
-    """The errors of the outcomes that a matrix leaves, whatever ends it."""
-    with suppress(BaseException):
-        bench.matrix.run()
-    return [outcome.error for outcome in bench.outcomes]
-
-
 @pytest.mark.simulated(seeds=10)
-@pytest.mark.parametrize("off_main", [False, True], ids=["a signal", "a stop token, off the main thread"])
 @pytest.mark.parametrize("running", [write("w2"), read("r")], ids=["measured", "in the data set's load"])
-def test_a_stop_leaves_a_row_interrupted_for_the_running_scenario_only(off_main: bool, running: Scenario) -> None:
-    bench = Bench(write("w", val_size=1), running, write("w3"), stop=Stop() if off_main else None)
-    ended_s: list[float] = []
-
-    def strike() -> None:
-        bench.stop.request() if off_main else World.current.send_signal(signal.SIGINT)
-        clock.sleep(60)
+def test_a_stop_off_the_main_thread_leaves_a_row_interrupted_for_the_running_scenario_only(running: Scenario) -> None:
+    """For signals the cells ``driver-int``, ``-term`` of the table of faults say so."""
+    bench, ended_s = Bench(write("w", val_size=1), running, write("w3"), stop=Stop()), list[float]()
 
     def work() -> None:
         with pytest.raises(Interrupted):
             bench.matrix.run()
         ended_s.append(clock.monotonic())
 
-    bench.server.answer(GOOD, strike)
-    if off_main:
-        thread = clock.Thread(target=work)
-        thread.start()
-        thread.join()
-    else:
-        with bench.stop:  # type: ignore[attr-defined]
-            work()
+    bench.server.answer(GOOD, lambda: (bench.stop.request(), clock.sleep(60)))
+    thread = clock.Thread(target=work)
+    thread.start()
+    thread.join()
     assert ended_s[0] < 1001
     assert [(row["Scenario"], row["Error"]) for row in bench.rows()] == [("w", "-"), (running.name, "interrupted")]
-
-
-@pytest.mark.simulated(seeds=2)
-@pytest.mark.parametrize("scenario", [write("w"), read("r")], ids=["measured", "in the data set's load"])
-@pytest.mark.parametrize("error", [KeyError("percentiles_s"), RunError("a result of version 3")], ids=str)
-def test_a_fault_of_the_program_leaves_a_row_that_is_not_called_interrupted(
-    scenario: Scenario, error: Exception
-) -> None:
-    """'interrupted' is for a run that was asked to end; a bug's row must not say so."""
-    bench = Bench(scenario)
-    bench.server.answer(raising(error))
-    with pytest.raises(type(error)):
-        bench.matrix.run()
-    assert [outcome.error for outcome in bench.outcomes] == [text_of(error)]
-
-
-@pytest.mark.simulated(seeds=2)
-def test_a_check_of_the_cluster_that_fails_leaves_the_rest_not_run() -> None:
-    """Asking whether the cluster answers may raise (the engine is gone): the rest must still have rows."""
-    bench = Bench(write("w1"), write("w2"))
-    bench.server.answer(replace(GOOD, error="10 requests failed"))
-    bench.cluster.answers = raising(RunError("no engine"))  # type: ignore[method-assign]
-    assert errors_of(bench) == ["10 requests failed", "not run: no engine"]
 
 
 def leaving(bench: Bench, call: Callable[[], object]) -> None:
@@ -109,11 +70,6 @@ def leaving(bench: Bench, call: Callable[[], object]) -> None:
             call()
 
     bench.leave = leave
-
-
-def in_its_beginning(bench: Bench) -> None:
-    """scenario_began is forced to disk before the outcome's guard: a signal in those milliseconds cost the row."""
-    bench.on_event = lambda kind: press() if kind == "scenario_began" else None
 
 
 def after_its_answer(bench: Bench) -> None:
@@ -128,57 +84,55 @@ def after_its_answer(bench: Bench) -> None:
     bench.cluster.leadership = leadership  # type: ignore[method-assign]
 
 
+def by(error: Exception) -> Callable[[Bench], object]:
+    return lambda bench: bench.server.answer(raising(error))
+
+
+def where_the_engine_is_gone(bench: Bench) -> None:
+    """The question whether the cluster answers fails: the rest must still have rows."""
+    bench.server.answer(replace(GOOD, error="10 requests failed"))
+    bench.cluster.answers = raising(RunError("no engine"))  # type: ignore[method-assign]
+
+
+FULL, NO_LINK = "out.csv cannot be written: No space left on device", ["not run: no link"] * 2
+
+
+def on_a_full_disk(bench: Bench) -> None:
+    """Measuring on would take hours for rows that nobody gets."""
+    bench.leave = lambda outcome: (bench.outcomes.append(outcome), FULL)[1]
+
+
+def with_a_second_error(bench: Bench) -> None:
+    bench.server.answer(raising(KeyError("first")))
+    leaving(bench, lambda: setattr(bench, "leave", raising(OSError(errno.EIO, "second"))))
+
+
+WRITES, NO_RESULT, OTHER = (write("w1"), write("w2")), KeyError("percentiles_s"), RunError("a result of version 3")
+ENDS: dict[str, tuple[Sequence[Scenario], Callable[[Bench], object], BaseException | None, Sequence[str | None]]] = {
+    "signal": (WRITES, lambda bench: leaving(bench, press), Interrupted(2), [None]),
+    "dead network": (WRITES, lambda b: (b.fail("no link"), leaving(b, press)), Interrupted(2), NO_LINK),
+    "signal after its answer": (WRITES, after_its_answer, Interrupted(2), [None]),
+    # A bug's row must not say 'interrupted', which is for a run that is to end.
+    "a bug": (WRITES, by(NO_RESULT), NO_RESULT, [text_of(NO_RESULT), f"not run: {text_of(NO_RESULT)}"]),
+    "an error": (WRITES, by(OTHER), OTHER, [text_of(OTHER), f"not run: {text_of(OTHER)}"]),
+    "a bug in the data set's load": ([read("r")], by(NO_RESULT), NO_RESULT, [text_of(NO_RESULT)]),
+    "an error in it": ([read("r")], by(OTHER), OTHER, [text_of(OTHER)]),
+    "no engine": (WRITES, where_the_engine_is_gone, RunError(), ["10 requests failed", "not run: no engine"]),
+    "full disk": ((*WRITES, write("w3")), on_a_full_disk, None, [None, *[f"not run: {FULL}"] * 2]),
+    "two errors": (WRITES, with_a_second_error, KeyError(), [text_of(KeyError("first"))]),
+}
+
+
 @pytest.mark.simulated(seeds=2)
-@pytest.mark.parametrize(
-    ("where", "failure", "errors"),
-    [
-        (lambda bench: leaving(bench, press), None, [None]),
-        (lambda bench: leaving(bench, press), "no link", ["not run: no link"] * 2),
-        (in_its_beginning, None, ["interrupted"]),
-        (after_its_answer, None, [None]),
-    ],
-)
-def test_a_signal_around_a_scenario_costs_no_row_and_leaves_none_twice(
-    where: Callable[[Bench], None], failure: str | None, errors: list[str | None]
-) -> None:
-    bench = Bench(write("w1"), write("w2"))
-    bench.target.failure = failure
-    where(bench)
-    with pytest.raises(Interrupted), bench.stop:  # type: ignore[attr-defined]
+@pytest.mark.parametrize("case", ENDS)
+def test_what_ends_a_matrix_costs_no_row_leaves_none_twice_and_is_raised(case: str) -> None:
+    scenarios, strike, error, errors = ENDS[case]
+    bench = Bench(*scenarios)
+    strike(bench)
+    with nullcontext() if error is None else pytest.raises(type(error)), bench.stop:  # type: ignore[attr-defined]
         bench.matrix.run()
     assert [outcome.error for outcome in bench.outcomes] == errors
     assert errors != [None] or bench.outcomes[0].load is not None
-
-
-@pytest.mark.simulated()
-def test_outcomes_that_cannot_be_kept_end_the_matrix_and_the_first_error_is_told() -> None:
-    """A full disk: measuring on would take hours for rows that nobody gets."""
-    bench = Bench(write("w1"), write("w2"), write("w3"))
-    full = "out.csv cannot be written: No space left on device"
-    bench.leave = lambda outcome: (bench.outcomes.append(outcome), full)[1]
-    assert errors_of(bench) == [None, *[f"not run: {full}"] * 2] and len(bench.server.asked) == 1
-
-    def leave(outcome: ScenarioOutcome) -> None:
-        if outcome.scheduled.scenario.name == "v":
-            raise OSError(errno.EIO, "second")
-
-    bench = Bench(write("w"), write("v"))
-    bench.leave = leave
-    bench.server.answer(raising(KeyError("first")))
-    with pytest.raises(KeyError, match="first"):
-        bench.matrix.run()
-
-
-@pytest.mark.simulated()
-def test_an_outcome_counts_as_left_when_it_is_kept_and_is_offered_again_until_then() -> None:
-    """It counted before it was written: what struck in between lost it."""
-    bench = Bench(write("w1"), write("w2"))
-    leaving(bench, raising(KeyboardInterrupt()))
-    with pytest.raises(KeyboardInterrupt):
-        bench.matrix.run()
-    bench.matrix.leave_rest("interrupted")
-    assert bench.outcomes[0] is bench.outcomes[1]
-    assert [outcome.error for outcome in bench.outcomes[1:]] == [None, "not run: interrupted"]
 
 
 @pytest.mark.simulated(seeds=2)

@@ -19,7 +19,6 @@ from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario, Warmup
 from containernet_env.model.usage import LinkStatistics
 from containernet_env.runs.follow import (
-    END_TIMEOUT_S,
     HOST_NEWS_S,
     WATCH_INTERVAL_S,
     Course,
@@ -244,18 +243,6 @@ def test_a_stopped_client_ends_its_scenario_and_the_next_one_runs() -> None:
 
 
 @pytest.mark.simulated(seeds=10)
-def test_a_stopped_server_ends_its_scenario_and_the_matrix() -> None:
-    """The answer never comes, and a question for the progress takes its whole deadline: neither may hold anybody up."""
-    bench, never = Bench(write("w"), read("r")), clock.Event()
-    bench.server.answer(lambda: never.wait() and None)
-    bench.server.progress = bench.server.cancel = lambda: never.wait() and None  # type: ignore[method-assign]
-    began_s = clock.monotonic()
-    who = "the benchmark server answers nothing"
-    assert bench.run() == [f"no request has ended for 37 s: {who}", f"not run: {who}"]
-    assert clock.monotonic() - began_s == pytest.approx(37.0 + END_TIMEOUT_S, abs=0.05)
-
-
-@pytest.mark.simulated(seeds=10)
 @pytest.mark.parametrize("after_s", [0.1, 0.9, 1.5])
 def test_a_benchmark_host_that_ended_is_named_with_its_reason_and_the_rest_is_not_run(after_s: float) -> None:
     """The row said 'Remote end closed connection', and the remaining scenarios had none."""
@@ -263,12 +250,9 @@ def test_a_benchmark_host_that_ended_is_named_with_its_reason_and_the_rest_is_no
     host = bench.target.client_host = SimpleNamespace(alive=True, ending=lambda: "killed by SIGKILL")
     broken = "the benchmark server did not answer: Remote end closed connection"
 
-    def end() -> None:
-        clock.sleep(after_s)
-        host.alive = False
-
     def behave(path: str, body: dict[str, Any]) -> Answer:
-        clock.Thread(target=end).start()  # the connection breaks first
+        # The connection breaks first.
+        clock.Thread(target=lambda: (clock.sleep(after_s), setattr(host, "alive", False))).start()
         return Answer(None, broken, lost=True)
 
     bench.server.behave = behave
@@ -289,10 +273,12 @@ def test_a_warm_up_is_no_standstill() -> None:
 
 
 @pytest.mark.simulated(seeds=20)
-def test_no_thread_outlives_a_matrix() -> None:
+def test_no_thread_outlives_a_matrix_also_on_a_target_without_a_network_and_hosts_of_ours() -> None:
     """The watch of members ends with it, since an open connection keeps a network namespace; the reader of progress
     ends by itself."""
-    Bench(write("w")).run()
+    bench = Bench(write("w"), read("r"))
+    bench.target.network = bench.target.client_host = None
+    assert bench.run() == ["-", "-"] and {row["LinkLateness_99%_us"] for row in bench.rows()} == {"-"}
     assert "member-watch" not in World.current.threads
     clock.sleep(1)
     assert World.current.threads == []
@@ -301,36 +287,22 @@ def test_no_thread_outlives_a_matrix() -> None:
 # --- what links tell -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("refused", "note"),
-    [
-        (0, "the links' counters could not be reset, so this scenario has none"),
-        (1, "the links' counters cannot be read"),
-    ],
-)
+@pytest.mark.parametrize("refused", [0, 1])
 @pytest.mark.simulated()
-def test_counters_that_are_not_known_cost_no_row(refused: int, note: str) -> None:
+def test_counters_that_are_not_known_cost_no_row(refused: int) -> None:
+    note = ("could not be reset, so this scenario has none", "cannot be read")[refused]
     bench, call = Bench(write("w"), write("w2")), count()
 
-    def link_statistics(*, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
+    def link_statistics(**_: bool) -> dict[str, Any]:
         if next(call) == refused:
             raise RunError("no answer")
         return bench.net.seen
 
     bench.net.link_statistics = link_statistics  # type: ignore[method-assign]
-    assert bench.run() == ["-", "-"]
+    assert bench.run() == ["-", "-"] and bench.progress.notes == [f"the links' counters {note}: no answer"]
     assert [outcome.network for outcome in bench.outcomes] == [None, LinkStatistics(bench.net.seen)]
-    assert bench.progress.notes == [f"{note}: no answer"]
     found = [(row["LinkLateness_99%_us"], row["Valid"], row["Reasons"]) for row in bench.rows()]
     assert found == [("-", "unknown", "counters"), ("20.0", "yes", "-")], "what the links did is not known"
-
-
-@pytest.mark.simulated()
-def test_a_target_without_a_network_and_hosts_of_ours_is_measured_too() -> None:
-    bench = Bench(write("w"), read("r"))
-    bench.target.network = bench.target.client_host = None
-    assert bench.run() == ["-", "-"]
-    assert [row["LinkLateness_99%_us"] for row in bench.rows()] == ["-", "-"]
 
 
 # --- attempts --------------------------------------------------------------------------------------------------------
@@ -487,68 +459,56 @@ def bench_of(
     return bench
 
 
-def test_a_configured_kill_is_no_failure_and_the_member_is_back_for_the_next_scenario() -> None:
+BRIEF, THIRD = replace(KILL, for_ns=10 * MS), replace(KILL, target="etcd3")
+FREEZE, NO_LOSS = replace(KILL, verb="freeze"), replace(KILL, verb="loss", target="etcd2", value=0.0)
+LATER, AT_LAST = replace(KILL, at_ns=20 * MS), replace(KILL, at_ns=60_000 * MS)
+
+
+def others_die(bench: Bench) -> None:
+    bench.cluster.kill("etcd2")
+    bench.server.cancelled.wait()
+
+
+def frames_get_lost(bench: Bench) -> None:
+    bench.net.seen["ports"] = {"etcd1-eth0": {"tap_drops": {"receive": 1}}}
+
+
+def another_leads(bench: Bench) -> None:
+    bench.cluster.leaders = iter(["etcd2"])
+
+
+EVENTS: dict[str, tuple[Disruption, int, Answer | None, Callable[[Bench], object], str | None, dict[str, str]]] = {
+    "the configured kill alone": (KILL, 1, None, another_leads, None, {"leader_changed": "info"}),
+    "wrong answers": (KILL, 1, answer(code="Check"), nothing, SOME_FAILED, {}),
+    "cut short": (KILL, 1, answer(reason="5 s without"), nothing, SOME_FAILED, {"cut_short": "unknown"}),
+    "failed before it": (LATER, 1, failing_at(0.0, 0.1, interval_s=0.001), nothing, SOME_FAILED, {}),
+    "how long it takes to recover is the store's": (BRIEF, 2, failing_at(20.0, 0.0), nothing, None, {}),
+    "it cannot cause it": (NO_LOSS, 1, failing_at(0.0), nothing, SOME_FAILED, {}),
+    "no event struck": (AT_LAST, 0, None, nothing, SOME_FAILED, {"event_missed": "invalid"}),
+    "no event explains an election": (THIRD, 1, None, another_leads, None, {"leader_changed": "invalid"}),
+    "another death": (THIRD, 1, None, others_die, "etcd2 was OOM-killed", {"member_died": "invalid"}),
+    "frames that a killed one did not take": (KILL, 1, None, frames_get_lost, None, {"frames_lost": "info"}),
+    "frames that a frozen one did not take": (FREEZE, 1, None, frames_get_lost, None, {"frames_lost": "invalid"}),
+}
+
+
+@pytest.mark.parametrize("case", EVENTS)
+def test_what_a_configured_event_explains_is_no_failure_and_what_it_does_not_is_a_reason(case: str) -> None:
+    event, done, given, strike, error, effects = EVENTS[case]
+    bench = bench_of(event, done=done, given=given, then=lambda: strike(bench))
+    bench.run()
+    first, second = bench.outcomes
+    assert first.error == error and second.disruptions is None and bench.faults.as_before
+    assert {finding.kind: finding.effect for finding in first.findings if finding.kind != "event"} == effects
+
+
+def test_a_killed_member_is_back_for_the_next_scenario_and_its_row_has_what_was_done() -> None:
     bench = bench_of(KILL)
     bench.cluster.leaders = iter(["etcd1", "etcd2"])
-    bench.matrix.run()
-    first, second = bench.outcomes
-    assert (first.error, second.error) == (None, None)
-    assert bench.faults.done == [("kill", "etcd1"), ("restart", "etcd1")]
-    assert bench.faults.as_before
-    assert first.disruptions is not None
-    assert second.disruptions is None
-    effects = {finding.kind: finding.effect for finding in first.findings}
-    assert effects["leader_changed"] == effects["event"] == "info"
-    assert "member_died" not in effects
-    row = bench.rows()[0]
-    assert (row["Error"], row["Errors"], row["Leader"]) == ("-", "40", "etcd1>etcd2")
-    assert row["EventsDone"].startswith("kill etcd1 at ")
-    assert row["EventSeed"] == "0/w/1.1"
-
-
-BRIEF = replace(KILL, for_ns=10 * MS)
-
-
-@pytest.mark.parametrize(
-    ("event", "given", "is_excused"),
-    [
-        (KILL, answer(code="Check"), False),  # wrong answers
-        (KILL, answer(reason="no request succeeded for 5 s"), False),  # cut short
-        (replace(KILL, at_ns=20 * MS), failing_at(0.0, 0.1, interval_s=0.001), False),  # before the event
-        (BRIEF, failing_at(20.0, 0.0), True),  # how long it takes to recover is the store's
-        (replace(KILL, verb="loss", target="etcd2", value=0.0), failing_at(0.0), False),
-    ],
-)
-def test_requests_fail_by_events_that_can_cause_it(event: Disruption, given: Answer, is_excused: bool) -> None:
-    bench = bench_of(event, done=2 if event.for_ns else 1, given=given)
-    bench.run()
-    assert bench.outcomes[0].error == (None if is_excused else SOME_FAILED)
-
-
-@pytest.mark.parametrize(
-    ("event", "done", "leaders", "error", "reasons"),
-    [
-        (replace(KILL, at_ns=60_000 * MS), 0, ["etcd1"], SOME_FAILED, ("event_missed",)),
-        (replace(KILL, target="etcd3"), 1, ["etcd1", "etcd2"], None, ("leader_changed",)),
-    ],
-    ids=["no event struck", "no event explains an election"],
-)
-def test_what_no_event_explains_is_a_reason(
-    event: Disruption, done: int, leaders: list[str], error: str | None, reasons: tuple[str, ...]
-) -> None:
-    bench = bench_of(event, done=done)
-    bench.cluster.leaders = iter(leaders)
-    bench.run()
-    verdict = bench.outcomes[0].verdict
-    assert verdict is not None and (bench.outcomes[0].error, verdict.reasons) == (error, reasons)
-
-
-def test_a_death_beside_a_configured_one_is_told_as_ever() -> None:
-    third = replace(KILL, target="etcd3")
-    bench = bench_of(third, then=lambda: (bench.cluster.kill("etcd2"), bench.server.cancelled.wait()))
-    bench.run()
-    assert bench.outcomes[0].error == "etcd2 was OOM-killed"
-    assert "member_died" in {finding.kind for finding in bench.outcomes[0].findings}
+    assert bench.run() == ["-", "-"] and bench.faults.done == [("kill", "etcd1"), ("restart", "etcd1")]
+    row, finding = bench.rows()[0], bench.outcomes[0].findings[0]
+    assert (row["Errors"], row["Leader"], row["EventSeed"]) == ("40", "etcd1>etcd2", "0/w/1.1")
+    assert row["EventsDone"].startswith("kill etcd1 at ") and (finding.kind, finding.effect) == ("event", "info")
 
 
 def test_an_interrupted_run_undoes_what_is_in_force_and_what_stays_ends_the_matrix(
@@ -570,15 +530,6 @@ def test_an_interrupted_run_undoes_what_is_in_force_and_what_stays_ends_the_matr
     assert bench.run()[0] == "nothing here can carry out its events"
 
 
-@pytest.mark.parametrize(("verb", "effect"), [("kill", "info"), ("freeze", "invalid")])
-def test_frames_that_a_killed_member_did_not_take_are_explained(verb: Any, effect: str) -> None:
-    bench = bench_of(replace(KILL, verb=verb))
-    bench.net.seen["ports"] = {"etcd1-eth0": {"tap_drops": {"receive": 1}}}
-    bench.run()
-    effects = [finding.effect for finding in bench.outcomes[0].findings if finding.kind == "frames_lost"]
-    assert effects == [effect]
-
-
 # --- how a running benchmark is followed, with a clock that is given --------------------------------------------------
 
 LOAD = write("w")
@@ -595,32 +546,35 @@ def drive(course: Course, ended: int | None, seconds: float, from_s: float = 0.0
     return "go on", now_s
 
 
-@pytest.mark.parametrize(
-    ("load", "first_s", "later_s"),
-    [
+def test_how_long_nothing_may_end_follows_from_the_deadlines() -> None:
+    for load, first_s, later_s in (
         (write("w"), 37.0, 27.0),
         (replace(write("w"), request_timeout_ns=10**9), 18.0, 8.0),
         (replace(write("w"), rate=Decimal("0.1")), 47.0, 37.0),
         (replace(write("w"), rate=Decimal("0.5"), arrival="poisson"), 77.0, 67.0),
         (replace(write("w"), warmup=Warmup(length_ns=3600 * 10**9)), 37.0, 27.0),  # its requests are counted
+    ):
+        course, far = Course(load, NEAR, 0.0), Course(load, Waits(rtt_s=4), 0.0)
+        assert (course.limit_s, far.limit_s) == (first_s, first_s + 32), load
+        for one in (course, far):
+            assert one.look(0.25, 1) == "go on" and one.limit_s == pytest.approx(later_s, abs=1e-4), load
+
+
+@pytest.mark.parametrize(
+    ("ended", "seen", "actions"),
+    [
+        (0, [], [("cancel", 37.0), ("abandon", 47.0)]),
+        (1_000_000, [], [("cancel", 37.25), ("abandon", 57.25)]),  # the report of many requests takes long
+        (5, ["failed"], [("cancel", 0.25)]),
+        (5, ["died"], [("cancel", 2.25)]),
+        (5, ["host_ended"], [("abandon", 0.25)]),
     ],
 )
-def test_how_long_nothing_may_end_follows_from_the_deadlines(load: Any, first_s: float, later_s: float) -> None:
-    course, far = Course(load, NEAR, 0.0), Course(load, Waits(rtt_s=4), 0.0)
-    assert (course.limit_s, far.limit_s) == (first_s, first_s + 32)
-    for one in (course, far):
-        assert one.look(0.25, 1) == "go on" and one.limit_s == pytest.approx(later_s, abs=1e-4)
-
-
-@pytest.mark.parametrize(("ended", "cancel_s", "abandon_s"), [(0, 37.0, 47.0), (1_000_000, 37.25, 57.25)])
-def test_where_nothing_ends_it_is_cancelled_once_and_given_up(ended: int, cancel_s: float, abandon_s: float) -> None:
-    """Later where the report of many requests takes long, which is bounded."""
-    course = Course(LOAD, NEAR, 0.0)
-    assert drive(course, ended, 100) == ("cancel", cancel_s)
-    assert course.stands_still
-    assert drive(course, ended, 100, from_s=cancel_s) == ("abandon", abandon_s)
-    course.look(60.0, 10_000_000_000)
-    assert course.limit_s == 27.0 + 20.0
+def test_a_benchmark_is_cancelled_once_and_given_up(ended: int, seen: list[str], actions: list[Any]) -> None:
+    course, found = Course(LOAD, NEAR, 0.0), [("", 0.0)]
+    for _ in actions:
+        found.append(drive(course, ended, 100, from_s=found[-1][1], **dict.fromkeys(seen, True)))
+    assert found[1:] == actions and course.stands_still == (not seen)
 
 
 def test_what_is_no_standstill_and_what_is() -> None:
@@ -630,28 +584,17 @@ def test_what_is_no_standstill_and_what_is() -> None:
     # Ctrl-Z, and an hour later fg: each look after it is the first that anybody could take.
     assert course.look(2000.25, 5) == course.look(5600.0, 5) == "go on"
     assert course.silent_s == 1.0
+    course.look(5600.25, 10_000_000_000)
+    assert course.limit_s == 27.0 + 20.0, "the report is bounded"
     # A server that tells nothing is as one where nothing ends.
     course = Course(LOAD, NEAR, 0.0)
     assert course.look(1.0, 700) == "go on"
     assert drive(course, None, 100, from_s=1.0)[1] == pytest.approx(28.0, abs=0.3)
 
 
-@pytest.mark.parametrize(
-    ("seen", "action"), [("failed", ("cancel", 0.25)), ("died", ("cancel", 2.25)), ("host_ended", ("abandon", 0.25))]
-)
-def test_a_failure_gets_no_grace_and_a_death_two_seconds(seen: str, action: tuple[str, float]) -> None:
-    assert drive(Course(LOAD, NEAR, 0.0), 5, 10, **{seen: True}) == action
-
-
-@pytest.mark.parametrize(
-    ("server_s", "client_s", "members", "words"),
-    [
-        (12.0, 99.0, [], "the benchmark server answers nothing"),
-        (0.2, 12.0, [], "the benchmark client is silent (stopped?)"),
-        (0.2, 0.1, ["etcd1"], "etcd1 answers nothing"),
-        (9.0, 0.1, ["etcd1", "etcd2"], "the benchmark server answers nothing; etcd1, etcd2 answer nothing"),
-        (0.2, 0.1, [], "server, client and members answer"),
-    ],
-)
-def test_who_is_silent_is_named(server_s: float, client_s: float, members: list[str], words: str) -> None:
-    assert who_is_silent(server_s, client_s, members) == words
+def test_who_is_silent_is_named() -> None:
+    server, client = "the benchmark server answers nothing", "the benchmark client is silent (stopped?)"
+    assert [who_is_silent(12.0, 99.0, []), who_is_silent(0.2, 12.0, [])] == [server, client]
+    assert who_is_silent(0.2, 0.1, ["etcd1"]) == "etcd1 answers nothing"
+    assert who_is_silent(9.0, 0.1, ["etcd1", "etcd2"]) == f"{server}; etcd1, etcd2 answer nothing"
+    assert who_is_silent(0.2, 0.1, []) == "server, client and members answer"
