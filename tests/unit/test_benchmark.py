@@ -13,17 +13,13 @@ from containernet_env.hosts.http import HttpError, NoAnswerError
 from containernet_env.model.findings import load_findings
 from containernet_env.model.load_result import SCHEMA, LoadResult
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario, Span, Warmup
-from containernet_env.runs.load import BenchmarkServer, request_of
+from containernet_env.runs.load import Answer, BenchmarkServer, request_of
 from containernet_env.stores.store import LoadTerms
 from tests.unit.answers import benchmarks, check, check_request, closed_loop, examples, open_loop, results, schema
+from tests.unit.fakes import read, write
 
 ENDPOINTS = {"etcd1": "10.0.0.1:2379", "etcd2": "10.0.0.2:2379"}
-WRITE = Scenario(
-    name="w", type="write", total=1000, clients=10, conns=2, key_size=8, val_size=256, key_space=1000, target="leader"
-)
-READ = Scenario(
-    name="r", type="read", total=500, clients=10, conns=2, key_size=8, val_size=256, key_space=10_000, consistency="s"
-)
+WRITE, READ = write("w"), replace(read("r"), key_space=10_000, consistency="s")
 TIMED, ZIPF = {"total": None, "duration_ns": 1_500_000_000}, {"zipf_exponent": Decimal("1.2")}
 
 
@@ -136,51 +132,19 @@ def test_the_examples_in_the_documentation_are_what_the_schema_allows() -> None:
     assert schema()["properties"]["schema"] == {"const": SCHEMA}
 
 
-class Answering:
-    """A connection to a server that gives one answer to everything."""
+class Connection:
+    """To a server with these answers in turn; one that ``breaks`` does so while a benchmark runs."""
 
-    def __init__(self, status: int, answer: Any) -> None:
-        self._status, self._answer = status, answer
-
-    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
-        if self._status != 200:
-            raise HttpError(self._status, self._answer, self._answer["error"])
-        return self._answer
-
-
-@pytest.mark.parametrize(("status", "answer"), [*benchmarks(), (500, {"error": "no member", "result": None})])
-def test_every_documented_answer_of_a_benchmark_is_understood(status: int, answer: Any) -> None:
-    """Also that of a failed one without figures, which has its error only."""
-    outcome = BenchmarkServer(Answering(status, answer)).run("/benchmark/write", {}, 1.0)
-    result, error = (answer, None) if status == 200 else (answer.get("result"), answer.get("error"))
-    assert outcome.load == (result and LoadResult.from_json(result))
-    assert outcome.error == (error if result else f"HTTP {status}: {error}")
-
-
-@pytest.mark.parametrize("status", [200, 500])
-@pytest.mark.parametrize(
-    ("changes", "got"),
-    [({"schema": 2}, "of version 2"), ({"schema": "3"}, "of version '3'"), (None, "without a version")],
-)
-def test_a_result_of_another_version_is_refused(status: int, changes: dict[str, Any] | None, got: str) -> None:
-    result = closed_loop() | changes if changes is not None else {"ok": 5}
-    server = BenchmarkServer(Answering(status, result if status == 200 else {"error": "3 failed", "result": result}))
-    with pytest.raises(RunError, match=f"a result {got}; version {SCHEMA} is read here.*build.sh"):
-        server.run("/benchmark/write", {}, 1.0)
-
-
-class Broken:
-    """A connection that breaks while a benchmark runs; the server then answers questions for its result in turn."""
-
-    def __init__(self, *answers: Any) -> None:
-        self.answers = list(answers)
+    def __init__(self, *answers: tuple[int, Any], breaks: bool = False) -> None:
+        self.answers, self.breaks = list(answers), breaks
         self.asked: list[tuple[str, str]] = []
         self.server = BenchmarkServer(self)
 
     def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
         if path == "/progress":
-            return idle_progress() | {"running": True, "job": "b" * 32}
-        if method == "POST":
+            idle = next(answer for asked, _, answer in examples() if asked.endswith("/progress"))
+            return idle | {"running": True, "job": "b" * 32}
+        if method == "POST" and self.breaks:
             self.server.progress()  # as whoever follows the benchmark does
             raise NoAnswerError("connection reset by peer")
         self.asked.append((method, path))
@@ -190,19 +154,34 @@ class Broken:
         raise HttpError(status, answer, answer["error"]) if status else NoAnswerError("refused")
 
 
-def idle_progress() -> dict[str, Any]:
-    """The documented answer while nothing runs."""
-    return next(answer for asked, _, answer in examples() if asked.endswith("/progress"))
+@pytest.mark.parametrize(("status", "answer"), [*benchmarks(), (500, {"error": "no member", "result": None})])
+def test_every_documented_answer_of_a_benchmark_is_understood(status: int, answer: Any) -> None:
+    """Also that of a failed one without figures, which has its error only."""
+    outcome = Connection((status, answer)).server.run("/benchmark/write", {}, 1.0)
+    result, error = (answer, None) if status == 200 else (answer.get("result"), answer.get("error"))
+    assert outcome.load == (result and LoadResult.from_json(result))
+    assert outcome.error == (error if result else f"HTTP {status}: {error}")
+
+
+def test_a_result_of_another_version_is_refused() -> None:
+    changed = {"of version 2": {"schema": 2}, "of version '3'": {"schema": "3"}}
+    results = {got: closed_loop() | changes for got, changes in changed.items()} | {"without a version": {"ok": 5}}
+    for got, result in results.items():
+        for answer in ((200, result), (500, {"error": "3 failed", "result": result})):
+            with pytest.raises(RunError, match=f"a result {got}; version {SCHEMA} is read here.*build.sh"):
+                Connection(answer).server.run("/benchmark/write", {}, 1.0)
 
 
 def test_a_result_whose_connection_broke_is_fetched_once_the_benchmark_has_ended_or_lost() -> None:
+    def after(*answers: tuple[int, Any]) -> tuple[Connection, Answer]:
+        broken = Connection(*answers, breaks=True)
+        return broken, broken.server.run("/benchmark/write", {}, 1.0)
+
     ended = {"error": "cancelled", "result": closed_loop(reason="cancelled")}
-    broken = Broken((409, {"error": "still running"}), (500, ended))
-    outcome = broken.server.run("/benchmark/write", {}, 1.0)
-    assert (outcome.load, outcome.error) == (LoadResult.from_json(ended["result"]), "cancelled")
+    broken, outcome = after((409, {"error": "still running"}), (500, ended))
+    assert (outcome.load, outcome.error) == (LoadResult.from_json(ended["result"]), "cancelled") and not outcome.lost
     assert broken.asked == [("GET", "/benchmark/result/" + "b" * 32)] * 2
-    assert not outcome.lost
-    assert Broken((200, closed_loop())).server.run("/benchmark/write", {}, 1.0).error is None
+    assert after((200, closed_loop()))[1].error is None
     for status in (0, 404):
-        outcome = Broken((status, {"error": "there is none"})).server.run("/benchmark/write", {}, 1.0)
+        _, outcome = after((status, {"error": "there is none"}))
         assert outcome.lost and outcome.error == "the benchmark server did not answer: connection reset by peer"

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,9 +24,7 @@ from containernet_env.cli import group
 from containernet_env.model.findings import network_finding
 from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.results import csv_file, run_directory
-from containernet_env.results.csv_file import ResultsFile
 from containernet_env.results.run_directory import RunDirectory, find_run, read_run
-from containernet_env.results.run_files import FILES, json_schema
 from containernet_env.runs import follow
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs import testbed as testbed_module
@@ -146,21 +143,6 @@ def test_who_asks_the_run_to_end_while_a_row_is_told_has_the_row_once(run: Run, 
     assert (run.errors, run.downs) == (["-", "not run: interrupted", "not run: interrupted"], [1])
 
 
-@pytest.mark.parametrize("stop", [Interrupted(signal.SIGTERM), KeyboardInterrupt()])
-@pytest.mark.parametrize("where", ["__init__", "up"])
-def test_a_stop_that_a_library_made_an_error_is_a_stop(
-    where: str, stop: BaseException, run: Run, monkeypatch: Patch
-) -> None:
-    """Before Python 3.12 a stop that strikes in ``__set_name__``, where a module is imported, is a RuntimeError."""
-
-    def strike(self: FakeTestbed, *_: Any, **__: Any) -> None:
-        raise RuntimeError("Error calling __set_name__") from stop
-
-    monkeypatch.setattr(FakeTestbed, where, strike)
-    assert run.fails(type(stop)) is stop
-    assert "run_interrupted" in run.kinds and "run_failed" not in run.kinds
-
-
 def test_the_events_tell_the_tear_down_from_the_matrix_and_nothing_of_an_error_before_the_run(run: Run) -> None:
     """A notebook that tries again in its `except`: the events said run_failed with the error of the try before."""
     try:
@@ -171,24 +153,42 @@ def test_the_events_tell_the_tear_down_from_the_matrix_and_nothing_of_an_error_b
     assert "run_failed" not in run.kinds
 
 
+def by_a_library(stop: BaseException) -> RuntimeError:
+    """Before Python 3.12 a stop that strikes in ``__set_name__``, where a module is imported, is a RuntimeError."""
+    error = RuntimeError("Error calling __set_name__")
+    error.__cause__ = stop
+    return error
+
+
+STOPS = ((Interrupted(signal.SIGTERM), "interrupted by SIGTERM"), (KeyboardInterrupt(), "interrupted"))
+ENDINGS = ("run_failed", "run_interrupted")
+
+
 @pytest.mark.parametrize(
     ("step", "error", "kind", "text"),
     [
         # Its last event was 'run_ended 0 of 1 scenarios, 0 failed', and nothing in the run directory said why.
         ("up", RunError("the cluster did not start"), "run_failed", "the cluster did not start"),
         ("up", Interrupted(0), "run_interrupted", str(Interrupted(0))),
-        ("down", RunError("not everything could be removed"), None, "not everything could be removed"),
+        ("down", RunError("not everything could be removed"), "run_failed", "not everything could be removed"),
         # While its settings were read back: "cannot enter the network namespace of process N".
         ("host_facts", RunError("no process 4711"), "run_failed", ENDED),
+        *((step, by_a_library(stop), "run_interrupted", said) for step in ("__init__", "up") for stop, said in STOPS),
     ],
 )
 def test_how_a_run_ended_is_in_its_events(
-    step: str, error: BaseException, kind: str | None, text: str, run: Run
+    step: str, error: BaseException, kind: str, text: str, run: Run, monkeypatch: Patch
 ) -> None:
-    run.beds.at[step] = raising(error)
-    assert str(run.fails(type(error))) == text
-    assert run.kinds[-1] == "run_ended" and run.downs == [1]
-    assert kind is None or (kind, text) in [(event["kind"], event["text"]) for event in events(run.out)]
+    if step == "__init__":
+        monkeypatch.setattr(FakeTestbed, step, raising(error))
+    else:
+        run.beds.at[step] = raising(error)
+    cause = error.__cause__ or error
+    raised = run.fails(type(cause))
+    assert raised is cause or str(raised) == ENDED
+    assert run.kinds[-1] == "run_ended" and run.downs == [1] * (step != "__init__")
+    told = [(event["kind"], event["text"]) for event in events(run.out) if event["kind"] in ENDINGS]
+    assert told == [(kind, text)]
 
 
 def test_a_stop_is_heard_while_a_store_is_set_up_and_in_a_second_run(run: Run, monkeypatch: Patch) -> None:
@@ -238,25 +238,13 @@ def test_events_are_in_the_order_of_their_times(tmp_path: Path, monkeypatch: Pat
     assert lines == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [{"engine": "podman"}, {"only": "*"}, {"congestion_control": "nope"}, {"quick": True}, {"port": 8080}],
-)
-def test_an_argument_that_cannot_be_is_refused_before_anything_is_created(run: Run, arguments: dict[str, Any]) -> None:
+def test_an_argument_that_cannot_be_is_refused_before_anything_is_created(run: Run) -> None:
     """docs/python.md: UsageError where an argument is refused, and nothing was created."""
-    with pytest.raises((UsageError, TypeError)):
-        measure(CONFIG, QUICK, run.out, **({"only": ["write-leader-50x1x1-4B-64B"]} | arguments))
-    assert not run.beds and not run.out.exists()
-    # `run CONFIG /dev/null` ended with a traceback: OSError: [Errno 22] Invalid argument.
-    results = ResultsFile(Path("/dev/null"))
-    with suppress(UsageError):
-        results.open()
-    results.close()
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_the_schema_requires_the_version_without_which_a_file_is_refused(name: str) -> None:
-    assert "schema" in json_schema(name)["required"]
+    refused: list[Any] = [{"engine": "podman"}, {"only": "*"}, {"congestion_control": "no"}, {"quick": True}]
+    for arguments in (*refused, {"port": 8080}):
+        with pytest.raises((UsageError, TypeError)):
+            measure(CONFIG, QUICK, run.out, **({"only": ["write-leader-50x1x1-4B-64B"]} | arguments))
+        assert not run.beds and not run.out.exists(), arguments
 
 
 # --- the proof of the network -----------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ class Watched(Bench):
         self.files: dict[str, bytes] = {}
         self.told: list[tuple[str, str]] = []
         note = self.life.append
-        observation = SimpleNamespace(end=self.counted)
+        observation = SimpleNamespace(end=lambda: (note("counted"), COUNTED)[1])
         self.cluster.observe = lambda: (note("observe"), observation)[1]  # type: ignore[method-assign]
         self.cluster.profile = lambda name, kinds: self.profiled(name, kinds)  # type: ignore[method-assign]
         self.profiles = profiles
@@ -55,18 +55,10 @@ class Watched(Bench):
             close=lambda: None if self.life[-1] == "close" else note("close"),  # idempotent
         )
         self.server.behave = lambda path, body: (note("load"), Answer(result_of(), None))[1]
-        self.target.on_event = self.happened
-        self.matrix._observer = Observer(self.target, sampler, self.keep)
-
-    def counted(self) -> StoreActivity:
-        self.life.append("counted")
-        return COUNTED
-
-    def happened(self, kind: str, text: str, subject: str | None = None) -> None:
-        self.told.append((kind, text))
-
-    def keep(self, folder: str, name: str, content: bytes) -> None:
-        self.files[f"{folder}/{name}"] = content
+        self.target.on_event = lambda kind, text, subject=None: self.told.append((kind, text))
+        self.matrix._observer = Observer(
+            self.target, sampler, lambda folder, name, content: self.files.update({f"{folder}/{name}": content})
+        )
 
     def profiled(self, name: str, kinds: Any) -> Any:
         if name not in self.cluster.endpoints:
@@ -81,40 +73,23 @@ class Watched(Bench):
         )
 
 
-def test_members_are_asked_before_and_after_and_never_while_the_load_runs() -> None:
+def test_members_are_asked_before_and_after_and_never_while_the_load_runs_nor_where_the_target_has_failed() -> None:
     bench = Watched(write("w"), write("w2"))
     bench.matrix.run()
     assert bench.life == ["start", *(["observe", "begin", "load", "end", "counted"] * 2), "close"]
     assert [(outcome.machine, outcome.store) for outcome in bench.outcomes] == [(USED, COUNTED)] * 2
-    unknown = Watched(write("w"))
+    bench = Watched(write("w"), write("w2"))
+    bench.server.behave = lambda path, body: Answer(None, bench.fail("the link emulator ended"))
+    bench.matrix.run()
+    # What never ran used nothing.
+    assert [(outcome.machine, outcome.store) for outcome in bench.outcomes] == [(USED, None), (None, None)]
+    assert "counted" not in bench.life
+    alone, unknown = Bench(write("w")), Watched(write("w"))
+    alone.matrix.run()
+    assert (alone.outcomes[0].machine, alone.outcomes[0].store) == (None, StoreActivity()), "without an observer"
     unknown.used = None
     unknown.matrix.run()
     assert [(row["Valid"], row["Reasons"]) for row in unknown.rows()] == [("unknown", "usage")]
-
-
-def test_members_of_a_target_that_has_failed_are_not_asked_and_what_was_used_is_told() -> None:
-    for failure, counted in ((None, COUNTED), ("the link emulator ended", None)):
-        bench = Watched(write("w"))
-
-        def fail(path: str, body: dict[str, Any], failure: str | None = failure, bench: Watched = bench) -> Answer:
-            bench.target.failure = failure
-            return Answer(None, "lost")
-
-        bench.server.behave = fail
-        bench.matrix.run()
-        assert ("counted" in bench.life) == (counted is not None)
-        assert (bench.outcomes[0].machine, bench.outcomes[0].store) == (USED, counted)
-
-
-def test_a_scenario_that_never_ran_used_nothing_and_without_an_observer_nothing_is_told() -> None:
-    bench = Watched(write("w"), write("w2"))
-    bench.cluster.answering = False
-    bench.server.behave = lambda path, body: Answer(None, "all failed")
-    bench.matrix.run()
-    assert [outcome.machine for outcome in bench.outcomes] == [USED, None]
-    alone = Bench(write("w"))
-    alone.matrix.run()
-    assert (alone.outcomes[0].machine, alone.outcomes[0].store) == (None, StoreActivity())
 
 
 CPU = Profile("cpu", "cpu", made(PACKED))
@@ -231,19 +206,17 @@ def test_members_that_are_profiled_are_started_for_it_and_are_another_experiment
     assert len(hashes) == 3 and config_hash(plain) == config_hash(plan_with(**CORE))
 
 
-@pytest.mark.parametrize(
-    ("choices", "words"),
-    [
+def test_choices_that_cannot_be() -> None:
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"profile": "cpu"}, "profile='cpu'; allowed: a list of cpu, allocs, mutex"),
         ({"profile": ["cpu", "heap"]}, "allowed: a list of cpu, allocs, mutex"),
         ({"profile_member": "etcd1"}, "profile_member='etcd1' without profile"),
         ({"profile": ["cpu"], "profile_member": "etcd9"}, "profile_member='etcd9' is no member of .* etcd1, etcd2"),
         ({"links_cpu": 4096}, "links_cpu=4096 is no core"),
-    ],
-)
-def test_choices_that_cannot_be(choices: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        prepare(CONFIG, None, quick=True, **choices)
+    ]
+    for choices, words in refused:
+        with pytest.raises(UsageError, match=words):
+            prepare(CONFIG, None, quick=True, **choices)
     plan = prepare(CONFIG, None, quick=True, profile=["mutex", "cpu", "mutex"])
     assert plan.options.profile == ("cpu", "mutex")
 

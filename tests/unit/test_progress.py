@@ -120,17 +120,15 @@ def table(*outcomes: ScenarioOutcome, width: int = 200) -> str:
     return output.getvalue()
 
 
-@pytest.mark.parametrize(("effect", "words"), [("info", ""), ("unknown", "VALID? unknown"), ("invalid", "NOT VALID")])
-def test_a_row_that_is_not_valid_is_marked_in_its_line_and_in_the_table(
-    monkeypatch: pytest.MonkeyPatch, effect: Effect, words: str
-) -> None:
-    terminal = Terminal(monkeypatch, planned(WRITE))
-    terminal.scenario_started(planned(WRITE))
-    outcome = replace(ended(WRITE, 2.0), findings=(Finding("links_paused", effect, "they stood still"),))
-    terminal.scenario_ended(outcome)
-    line = terminal.text.splitlines()[0]
-    assert line.endswith(f"  {words}" if words else "(2.0 s)"), line
-    assert outcome.verdict is not None and table(outcome).split()[-1] == outcome.verdict.valid
+def test_a_row_that_is_not_valid_is_marked_in_its_line_and_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    marks: dict[Effect, str] = {"info": "(2.0 s)", "unknown": "  VALID? unknown", "invalid": "  NOT VALID"}
+    for effect, words in marks.items():
+        terminal = Terminal(monkeypatch, planned(WRITE))
+        terminal.scenario_started(planned(WRITE))
+        outcome = replace(ended(WRITE, 2.0), findings=(Finding("links_paused", effect, "they stood still"),))
+        terminal.scenario_ended(outcome)
+        assert terminal.text.splitlines()[0].endswith(words), effect
+        assert outcome.verdict is not None and table(outcome).split()[-1] == outcome.verdict.valid
 
 
 @pytest.mark.parametrize("width", [80, 60])

@@ -21,7 +21,7 @@ from containernet_env.config.plan import OPTIONS
 from containernet_env.network.rtt import Tolerance
 from containernet_env.results.columns import COLUMNS
 from containernet_env.results.files import CHECKSUMS
-from containernet_env.results.run_directory import MANIFEST, SCENARIOS_INPUT, TOPOLOGY_INPUT, read_run, results_file_of
+from containernet_env.results.run_directory import MANIFEST, SCENARIOS_INPUT, TOPOLOGY_INPUT, results_file_of
 from containernet_env.results.run_files import Flags, LinkFacts, MachineFacts, Part, ProgramFacts, Virtualisation
 from containernet_env.runs import machine as machine_module
 from containernet_env.runs import manifest as manifest_module
@@ -215,6 +215,10 @@ def test_what_network_and_rows_are_judged_by_is_written_down(first: Path) -> Non
     (difference,) = differences(manifest(), told)
     words = "tolerance verdict.machine_stolen: was 1 %, and the 10 ms of the kernel's clock, is 50 %"
     assert str(difference) == words and difference.matters
+    # The facts of the fakes are those of a run, or the tests here compare nothing.
+    whole = manifest_in(first)
+    assert whole["store"]["version"] == STORE.version and isinstance(MACHINE.virtualisation, Virtualisation)
+    assert whole["machine"]["virtualisation"] == MACHINE.virtualisation.model_dump()
 
 
 def test_every_option_is_written_down_and_given_to_the_next_run(made: Beds, first: Path, monkeypatch: Patch) -> None:
@@ -332,52 +336,35 @@ def test_a_run_directory_that_was_edited_is_refused_with_what_differs(
     assert rerun(first, anyway=True).failed == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
+def test_a_run_directory_without_a_file_is_a_message(made: Beds, first: Path) -> None:
+    for name, words in (
         (TOPOLOGY_INPUT, r"inputs/topology\.json is refused:\n  file: cannot be read"),
         (MANIFEST, r"cannot be repeated: it has no manifest\.json"),
         (".", "is no run"),
-    ],
-)
-def test_a_run_directory_without_a_file_is_a_message(made: Beds, first: Path, name: str, words: str) -> None:
-    shutil.rmtree(first) if name == "." else (first / name).unlink()
-    with pytest.raises((ConfigError, UsageError), match=words):
-        rerun(first, anyway=True)
+    ):
+        shutil.rmtree(first) if name == "." else (first / name).unlink()
+        with pytest.raises((ConfigError, UsageError), match=words):
+            rerun(first, anyway=True)
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "words"),
-    [
-        (("flags", "repeat"), 10**9, "contradicts itself: flags.repeat is 1000000000"),
-        (("flags", "repeat"), "2", "flags.repeat"),
-        (("flags", "links"), "warp", "flags.links"),
-        (("flags", "rtt_tolerance", "ratio"), -1, "flags.rtt_tolerance.ratio"),
-        (("plan", "scenarios"), {}, "contradicts itself"),
-        (("plan", "config"), [], "plan.config"),
-        (("machine",), None, "machine"),
-        (("machine", "cores"), 10**40, "machine.cores"),
-        (("images", "etcd"), "x", "images.etcd"),
-        (("repeats",), 5, "repeats"),
-        (("schema",), 2, "is of version 2; version 1 is read here"),
-    ],
-)
-def test_a_manifest_that_cannot_be_meant_is_a_message_also_with_anyway(
-    made: Beds, first: Path, place: tuple[str, ...], value: Any, words: str
-) -> None:
-    def change(held: dict[str, Any]) -> None:
-        for step in place[:-1]:
-            held = held[step]
-        held[place[-1]] = value
-
-    edit(first, change)
-    done = called("rerun", str(first), "--anyway")
-    assert isinstance(done.exception, UsageError) and words in str(done.exception), repr(done.exception)
-
-
-def test_the_facts_of_the_fakes_are_those_of_a_run(first: Path) -> None:
-    """Or the tests above compare nothing."""
-    found = read_run(first).manifest
-    assert found is not None and found["store"]["version"] == STORE.version
-    assert found["machine"]["virtualisation"] == MACHINE.virtualisation.model_dump()
-    assert isinstance(MACHINE.virtualisation, Virtualisation)
+def test_a_manifest_that_cannot_be_meant_is_a_message_also_with_anyway(made: Beds, first: Path) -> None:
+    whole = (first / MANIFEST).read_text()
+    for place, value, words in (
+        ("flags.repeat", 10**9, "contradicts itself: flags.repeat is 1000000000"),
+        ("flags.repeat", "2", "flags.repeat"),
+        ("flags.links", "warp", "flags.links"),
+        ("flags.rtt_tolerance.ratio", -1, "flags.rtt_tolerance.ratio"),
+        ("plan.scenarios", {}, "contradicts itself"),
+        ("plan.config", [], "plan.config"),
+        ("machine", None, "machine"),
+        ("machine.cores", 10**40, "machine.cores"),
+        ("images.etcd", "x", "images.etcd"),
+        ("repeats", 5, "repeats"),
+        ("schema", 2, "is of version 2; version 1 is read here"),
+    ):
+        *rooms, name = place.split(".")
+        held = json.loads(whole)
+        reduce(dict.__getitem__, rooms, held)[name] = value
+        (first / MANIFEST).write_text(json.dumps(held))
+        done = called("rerun", str(first), "--anyway")
+        assert isinstance(done.exception, UsageError) and words in str(done.exception), (place, done.exception)

@@ -123,6 +123,7 @@ def test_what_was_written_is_read_back_and_every_file_keeps_to_its_schema(direct
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_committed_schemas_are_those_of_the_program(name: str, snapshot: SnapshotAssertion) -> None:
+    assert "schema" in json_schema(name)["required"], "the version, without which a file is refused"
     check_file(DOCS / f"run-{name}.schema.json", json.dumps(json_schema(name), indent=2) + "\n", snapshot)
 
 

@@ -92,31 +92,21 @@ def test_what_was_measured_before_counts_and_makes_no_pace(out: Path) -> None:
     assert Follower(out, machine).look()["course"] == "nothing"
 
 
-@pytest.mark.parametrize(
-    ("sweep", "last", "other"),
-    [
-        (False, ("scenario_began", "w", "w"), True),
-        (True, ("scenario_began", "w", "w"), True),
-        # Its last run has its end; where other machines measure there is no run directory to tell at all.
-        (True, ("run_ended", "1 of 1 scenarios, 0 failed"), False),
-    ],
-    ids=["run", "sweep", "sweep between two testbeds"],
-)
-def test_a_process_that_is_gone_without_an_end_was_killed(
-    out: Path, sweep: bool, last: tuple[str, ...], other: bool
-) -> None:
-    """The machine is held by an ``other`` process, which began since, or by none."""
-    machine = Machine()
-    if sweep:
+@pytest.mark.parametrize("what", ["run", "sweep", "sweep between two testbeds"])
+def test_a_process_that_is_gone_without_an_end_was_killed(out: Path, what: str) -> None:
+    """The machine is held by another process, which began since, or between two testbeds by none: the last run has its
+    end then, and where other machines measure there is no run directory to tell at all."""
+    machine, is_sweep, is_between = Machine(), "sweep" in what, "between" in what
+    if is_sweep:
         begin_sweep(out)
     event(out, "run_began", "run x")
-    event(out, *last)
+    event(out, *(("run_ended", "1 of 1 scenarios, 0 failed") if is_between else ("scenario_began", "w", "w")))
     follower = Follower(out, machine)
     assert follower.look()["course"] == "on"
-    machine.holder = Holder(2, clock.time()) if other else None
+    machine.holder = None if is_between else Holder(2, clock.time())
     found = follower.look()
     assert found["course"] == "killed" and "was killed" in found["summary"] and found["now"] is None
-    assert ("the same command goes on" in found["summary"]) == sweep
+    assert ("the same command goes on" in found["summary"]) == is_sweep
 
 
 def test_rows_that_are_put_right_take_their_places(out: Path, tmp_path: Path) -> None:
