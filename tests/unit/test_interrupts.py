@@ -135,6 +135,18 @@ def test_what_ends_a_matrix_costs_no_row_leaves_none_twice_and_is_raised(case: s
     assert errors != [None] or bench.outcomes[0].load is not None
 
 
+@pytest.mark.simulated()
+def test_an_outcome_counts_as_left_when_it_is_kept_and_is_offered_again_until_then() -> None:
+    """It counted before it was written: what struck in between lost it."""
+    bench = Bench(write("w1"), write("w2"))
+    leaving(bench, raising(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        bench.matrix.run()
+    bench.matrix.leave_rest("interrupted")
+    assert bench.outcomes[0] is bench.outcomes[1]
+    assert [outcome.error for outcome in bench.outcomes[1:]] == [None, "not run: interrupted"]
+
+
 @pytest.mark.simulated(seeds=2)
 def test_a_run_that_begins_with_a_slow_load_of_the_data_set_shows_its_progress() -> None:
     """`run --only 'read*'` where the load takes longer than one look: AssertionError in scenario_progress."""
