@@ -203,7 +203,7 @@ def test_members_that_answer_again_after_a_while_are_waited_for() -> None:
     assert course.faults.given_up == [] and 1030 <= clock.monotonic() < 1032
 
 
-def test_events_after_the_end_of_the_load_did_not_happen_nor_of_one_that_never_began() -> None:
+def test_events_after_the_end_of_the_load_did_not_happen_nor_of_one_that_never_began_nor_a_refused_one() -> None:
     events = (event("kill", "leader", 1), event("freeze", "etcd3", 60_000), event("heal", "partitioned", 60_000))
     course, never, over = Course(*events), Course(events[0]), "the load had ended"
     done = course.run(1)
@@ -211,6 +211,9 @@ def test_events_after_the_end_of_the_load_did_not_happen_nor_of_one_that_never_b
     assert ("freeze", "etcd3") not in course.verbs
     never.disruptor.start()
     assert [item.problem for item in never.disruptor.end().missed] == [over] and never.verbs == []
+    refused = Course(event("delay", "etcd2", 1, value=5))
+    refused.faults.refused["delay"] = "link etcd2-s1: no room"
+    assert [item.problem for item in refused.run(1).missed] == ["link etcd2-s1: no room"]
 
 
 @pytest.mark.parametrize(
@@ -250,13 +253,6 @@ def test_a_dead_member_is_neither_killed_again_nor_is_its_death_expected_nor_its
     assert [item.members for item in done.executed[:2]] == [(), ("etcd3",)]
     assert course.faults.given_up == ["after the events of the scenario: not every member answers"]
     assert clock.monotonic() < 1000.1
-
-
-def test_a_refused_fault_is_told_and_missed() -> None:
-    course = Course(event("delay", "etcd2", 1, value=5))
-    course.faults.refused["delay"] = "link etcd2-s1: no room"
-    done = course.run(1)
-    assert [item.problem for item in done.missed] == ["link etcd2-s1: no room"]
 
 
 def test_a_restarted_member_is_parted_and_unplugged_again_before_it_is_let_go_and_not_thawed() -> None:
