@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -38,12 +39,7 @@ func openFor(t testing.TB, w *worldtest.World, o Options) *Transport {
 // openWith closes the connections at the end.
 func openWith(t testing.TB, w *worldtest.World, protocol store.Protocol, o Options) (*Transport, error) {
 	t.Helper()
-	if o.DialTimeout == 0 {
-		o.DialTimeout = 10 * time.Second
-	}
-	if o.RequestTimeout == 0 {
-		o.RequestTimeout = 10 * time.Second
-	}
+	o.DialTimeout, o.RequestTimeout = cmp.Or(o.DialTimeout, time.Minute), cmp.Or(o.RequestTimeout, time.Minute)
 	cleanup := t.Cleanup
 	if w != nil {
 		o.World, cleanup = w, w.Cleanup
