@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -39,69 +40,70 @@ func started(keep bool) (*Conn, *outcome) {
 	return c, got
 }
 
-const good = "HTTP/1.1 200 OK\r\nX-Index: 7\r\nContent-Length: 5\r\n\r\nhello"
+// The beginnings of answers, and one that is good.
+const (
+	ok      = "HTTP/1.1 200 OK\r\n"
+	one     = ok + "Content-Length: 1\r\n"
+	chunked = ok + "Transfer-Encoding: chunked\r\n\r\n"
+	good    = ok + "X-Index: 7\r\nContent-Length: 5\r\n\r\nhello"
+)
+
+// answer is what a member sends, and what is made of it.
+type answer struct {
+	sent, want, fault string
+	ends, closes      bool // the member closes the connection behind it; nothing else can be started
+}
+
+var answered = map[string]answer{
+	"counted":         {sent: good, want: `200 5 "hello" ["7"]`},
+	"no reason":       {sent: "HTTP/1.1 200\r\ncontent-length:  2\r\n\r\nab", want: `200 2 "ab" [""]`},
+	"bare line feeds": {sent: "HTTP/1.1 200 OK\nContent-Length: 2\n\nab", want: `200 2 "ab" [""]`},
+	"of HTTP/1.0, kept": {sent: "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 1\r\n\r\na",
+		want: `200 1 "a" [""]`},
+	"the same length twice": {sent: one + "Content-Length: 1\r\n\r\na", want: `200 1 "a" [""]`},
+	"no content":            {sent: "HTTP/1.1 204 No Content\r\nX-INDEX:\t8 \r\n\r\n", want: `204 0 "" ["8"]`},
+	"chunked": {sent: ok + "Transfer-Encoding: Chunked\r\n\r\n3;a=b\r\nhel\r\n02 \r\nlo\r\n0\r\nT: x\r\n\r\n",
+		want: `200 5 "hello" [""]`},
+	"chunked and counted": {sent: ok + "Transfer-Encoding: chunked\r\nContent-Length: 9\r\n\r\n1\r\na\r\n0\r\n\r\n",
+		want: `200 1 "a" [""]`, closes: true},
+	"to the end":   {sent: ok + "\r\nhello", want: `200 5 "hello" [""]`, ends: true, closes: true},
+	"of HTTP/1.0":  {sent: "HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na", want: `200 1 "a" [""]`, closes: true},
+	"the last one": {sent: one + "Connection: x, Close\r\n\r\na", want: `200 1 "a" [""]`, closes: true},
+	"informational": {sent: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nX-Index: 1\r\n\r\n" + good,
+		want: `200 5 "hello" ["7"]`},
+	"more than the answer":       {sent: good + "more", want: `200 5 "hello" ["7"]`, closes: true},
+	"an error":                   {sent: "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno", want: `500 2 "no" [""]`},
+	"two lengths":                {sent: one + "Content-Length: 2\r\n\r\na", fault: "length"},
+	"a huge length":              {sent: ok + "Content-Length: 99999999999999999999999\r\n\r\na", fault: "length"},
+	"a large length":             {sent: ok + "Content-Length: 16777217\r\n\r\n", fault: "of more than"},
+	"no length at all":           {sent: ok + "Content-Length:\r\n\r\n", fault: "length"},
+	"less than was said":         {sent: ok + "Content-Length: 6\r\n\r\nhello", fault: "within an answer", ends: true},
+	"no answer":                  {sent: "", fault: "closed the connection", ends: true},
+	"a cut chunk":                {sent: chunked + "5\r\nhel", fault: "within an answer", ends: true},
+	"a chunk that is longer":     {sent: chunked + "1\r\nab\r\n0\r\n\r\n", fault: "chunk"},
+	"a chunk without a size":     {sent: chunked + ";\r\n", fault: "chunk"},
+	"chunks with line feeds":     {sent: chunked + "1\na\n0\n\n", fault: "chunk"},
+	"a chunk that ends with one": {sent: chunked + "1\r\na\n0\r\n\r\n", fault: "chunk"},
+	"a large chunk":              {sent: chunked + "1000001\r\n", fault: "of more than"},
+	"a long chunk line":          {sent: chunked + "1;" + strings.Repeat("a", 300), fault: "chunk"},
+	"another coding":             {sent: ok + "Transfer-Encoding: gzip, chunked\r\n\r\n", fault: "coding"},
+	"a flood of headers":         {sent: ok + strings.Repeat("A: b\r\n", 12_000), fault: "of more than"},
+	"a flood of one header":      {sent: ok + "A: " + strings.Repeat("b", 70_000), fault: "of more than"},
+	"a flood of trailers":        {sent: chunked + "0\r\n" + strings.Repeat("A: b\r\n", 12_000), fault: "of more than"},
+	"only informational":         {sent: strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 9), fault: "informational"},
+	"another protocol":           {sent: "HTTP/1.1 101 Switching\r\n\r\n", fault: "another protocol"},
+	"a folded header":            {sent: ok + "A: b\r\n c\r\n\r\n", fault: "header"},
+	"a space in a name":          {sent: ok + "Content-Length : 1\r\n\r\na", fault: "header"},
+	"no colon":                   {sent: ok + "hello\r\n\r\n", fault: "header"},
+	"HTTP/2":                     {sent: "HTTP/2.0 200 OK\r\n\r\n", fault: "does not speak"},
+	"something else":             {sent: "-ERR unknown command\r\n", fault: "does not speak"},
+	"a status of two digits":     {sent: "HTTP/1.1 20 OK\r\n\r\n", fault: "does not speak"},
+}
 
 // TestAnswers has each answer come in pieces of every size. FuzzAnswers compares what is made of many more with
 // net/http.
 func TestAnswers(t *testing.T) {
-	for name, c := range map[string]struct {
-		sent, want, fault string
-		ends, closes      bool // the member closes the connection behind it; nothing else can be started
-	}{
-		"counted":         {sent: good, want: `200 5 "hello" ["7"]`},
-		"no reason":       {sent: "HTTP/1.1 200\r\ncontent-length:  2\r\n\r\nab", want: `200 2 "ab" [""]`},
-		"bare line feeds": {sent: "HTTP/1.1 200 OK\nContent-Length: 2\n\nab", want: `200 2 "ab" [""]`},
-		"of HTTP/1.0, kept": {sent: "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 1\r\n\r\na",
-			want: `200 1 "a" [""]`},
-		"the same length twice": {sent: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
-			want: `200 1 "a" [""]`},
-		"no content": {sent: "HTTP/1.1 204 No Content\r\nX-INDEX:\t8 \r\n\r\n", want: `204 0 "" ["8"]`},
-		"chunked": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n3;a=b\r\nhel\r\n02 \r\nlo\r\n" +
-			"0\r\nT: x\r\n\r\n", want: `200 5 "hello" [""]`},
-		"chunked and counted": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 9\r\n\r\n" +
-			"1\r\na\r\n0\r\n\r\n", want: `200 1 "a" [""]`, closes: true},
-		"to the end":  {sent: "HTTP/1.1 200 OK\r\n\r\nhello", want: `200 5 "hello" [""]`, ends: true, closes: true},
-		"of HTTP/1.0": {sent: "HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na", want: `200 1 "a" [""]`, closes: true},
-		"the last one": {sent: "HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 1\r\n\r\na",
-			want: `200 1 "a" [""]`, closes: true},
-		"informational": {sent: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nX-Index: 1\r\n\r\n" + good,
-			want: `200 5 "hello" ["7"]`},
-		"more than the answer": {sent: good + "more", want: `200 5 "hello" ["7"]`, closes: true},
-		"an error":             {sent: "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno", want: `500 2 "no" [""]`},
-		"two lengths": {sent: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na",
-			fault: "length"},
-		"a huge length":    {sent: "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\na", fault: "length"},
-		"a large length":   {sent: "HTTP/1.1 200 OK\r\nContent-Length: 16777217\r\n\r\n", fault: "of more than"},
-		"no length at all": {sent: "HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\n", fault: "length"},
-		"less than was said": {sent: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello", fault: "within an answer",
-			ends: true},
-		"no answer": {sent: "", fault: "closed the connection", ends: true},
-		"a cut chunk": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
-			fault: "within an answer", ends: true},
-		"a chunk that is longer": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n0\r\n\r\n",
-			fault: "chunk"},
-		"a chunk without a size": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n;\r\n", fault: "chunk"},
-		"chunks with line feeds": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\na\n0\n\n", fault: "chunk"},
-		"a chunk that ends with one": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\n0\r\n\r\n",
-			fault: "chunk"},
-		"a large chunk": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1000001\r\n",
-			fault: "of more than"},
-		"a long chunk line": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;" +
-			strings.Repeat("a", 300), fault: "chunk"},
-		"another coding":        {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", fault: "coding"},
-		"a flood of headers":    {sent: "HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", 12_000), fault: "of more than"},
-		"a flood of one header": {sent: "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("b", 70_000), fault: "of more than"},
-		"a flood of trailers": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" +
-			strings.Repeat("A: b\r\n", 12_000), fault: "of more than"},
-		"only informational":     {sent: strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 9), fault: "informational"},
-		"another protocol":       {sent: "HTTP/1.1 101 Switching\r\n\r\n", fault: "another protocol"},
-		"a folded header":        {sent: "HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", fault: "header"},
-		"a space in a name":      {sent: "HTTP/1.1 200 OK\r\nContent-Length : 1\r\n\r\na", fault: "header"},
-		"no colon":               {sent: "HTTP/1.1 200 OK\r\nhello\r\n\r\n", fault: "header"},
-		"HTTP/2":                 {sent: "HTTP/2.0 200 OK\r\n\r\n", fault: "does not speak"},
-		"something else":         {sent: "-ERR unknown command\r\n", fault: "does not speak"},
-		"a status of two digits": {sent: "HTTP/1.1 20 OK\r\n\r\n", fault: "does not speak"},
-	} {
+	for name, c := range answered {
 		for _, keep := range []bool{true, false} {
 			for size := 1; size <= max(len(c.sent), 1); size += 1 + size/7*size/11 {
 				conn, got := started(keep)
@@ -136,26 +138,15 @@ func TestAnswers(t *testing.T) {
 // TestChunksAreNoHeader: however many there are, their lines do not count for its bound.
 func TestChunksAreNoHeader(t *testing.T) {
 	c, got := started(false)
-	const chunks = maxHeader
-	err := c.Feed([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("1\r\na\r\n", chunks) +
-		"0\r\n\r\n"))
+	err := c.Feed([]byte(chunked + strings.Repeat("1\r\na\r\n", maxHeader) + "0\r\n\r\n"))
 	assert.That(t, err == nil && len(got.answers) == 1 &&
-		strings.HasPrefix(got.answers[0], fmt.Sprintf("200 %d ", chunks)), "%v, %.50q", err, got.answers)
+		strings.HasPrefix(got.answers[0], fmt.Sprintf("200 %d ", maxHeader)), "%v, %.50q", err, got.answers)
 }
 
-// TestNothingIsTakenForAnAnswer that comes before the request.
+// TestNothingIsTakenForAnAnswer that comes without a request; it may be the end of the connection.
 func TestNothingIsTakenForAnAnswer(t *testing.T) {
-	idle := NewConn()
-	err := idle.Feed([]byte(good))
+	err := NewConn().Feed([]byte(good))
 	assert.That(t, err != nil && strings.Contains(err.Error(), "HTTP/1.1 200"), "%v", err)
-	unwritten, got := NewConn(), &outcome{}
-	unwritten.Start(got, []byte("GET / HTTP/1.1\r\n\r\n"), nil, true)
-	problem := unwritten.Feed([]byte(good))
-	assert.That(t, problem != nil && len(got.failures) == 0, "%v %v", problem, got.failures)
-	unwritten.Leave(nil)
-	if unwritten.Lost("lost"); len(unwritten.Output()) > 0 || len(got.failures) != 1 || got.failures[0].Unknown {
-		t.Errorf("%+v", got.failures)
-	}
 	assert.Equal(t, NewConn().EOF(), nil, "a connection that is idle may be closed")
 }
 
@@ -197,8 +188,7 @@ func TestOutcomesOfRequestsThatAreNotWritten(t *testing.T) {
 
 // TestTheNextRequest is started while the last one ends.
 func TestTheNextRequest(t *testing.T) {
-	for sent, want := range map[string]bool{good: true, good + "x": false,
-		"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n": false} {
+	for sent, want := range map[string]bool{good: true, good + "x": false, one + "Connection: close\r\n\r\na": false} {
 		c, got := started(true)
 		got.again = func() {
 			if got.again = nil; c.CanStart() != want {
@@ -239,17 +229,14 @@ func TestWhatAnswersMean(t *testing.T) {
 	}
 }
 
-// seeds are answers of all kinds.
-var seeds = []string{
-	good, good + good, "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\na",
-	"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nhel\r\n2\r\nlo\r\n0\r\nT: x\r\n\r\n",
-	"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 204 No Content\r\n\r\n",
-	"HTTP/1.1 200 OK\r\n\r\nto the end",
-	"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab",
-	"HTTP/1.1 200 OK\nContent-Length: 2\n\nab", "HTTP/1.1 200\r\ncontent-length:  2\r\n\r\nab",
-	"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
-	"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 1\r\n\r\na",
-	"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+// seeds are the answers that are good.
+func seeds() (all []string) {
+	for _, name := range slices.Sorted(maps.Keys(answered)) {
+		if c := answered[name]; c.fault == "" {
+			all = append(all, c.sent)
+		}
+	}
+	return all
 }
 
 // FuzzAnswers compares with net/http: what both take has the same status, body and header, in one piece or in any two.
@@ -257,27 +244,23 @@ var seeds = []string{
 // wrong.
 func FuzzAnswers(native *testing.F) {
 	f := inputtest.F{F: native}
-	for _, seed := range seeds {
+	for _, seed := range seeds() {
 		f.Add([]byte(seed), uint16(20))
 	}
 	f.Fuzz(func(t *testing.T, b []byte, cut uint16) {
-		read := func(pieces ...[]byte) (*Conn, *outcome, error) {
+		read := func(pieces ...[]byte) (got *outcome, err error) {
 			c, got := started(true)
-			for _, piece := range pieces {
-				if len(got.failures) == 0 {
-					if err := c.Feed(piece); err != nil {
-						return c, got, err
-					}
-				}
+			for i := 0; i < len(pieces) && err == nil && len(got.failures) == 0; i++ {
+				err = c.Feed(pieces[i])
 			}
-			if len(got.failures) > 0 {
-				return c, got, nil
+			if err == nil && len(got.failures) == 0 {
+				err = c.EOF()
 			}
-			return c, got, c.EOF()
+			return got, err
 		}
-		_, whole, err := read(b)
+		whole, err := read(b)
 		split := min(int(cut), len(b))
-		_, parts, partsErr := read(bytes.Clone(b[:split]), bytes.Clone(b[split:]))
+		parts, partsErr := read(bytes.Clone(b[:split]), bytes.Clone(b[split:]))
 		assert.Must(t, (err == nil) == (partsErr == nil) && slices.Equal(whole.answers, parts.answers),
 			"in one piece %q, %v; in two %q, %v", whole.answers, err, parts.answers, partsErr)
 		if len(whole.answers) == 0 {
@@ -296,14 +279,8 @@ func FuzzAnswers(native *testing.F) {
 			t.Skip("net/http checks names and values of all trailers, too")
 		}
 		assert.Must(t, err == nil, "ours takes %q, net/http says %v", whole.answers, err)
-		var mine Answer
-		c, _ := started(true)
-		c.owner = keeper{&mine}
-		if c.Feed(b) == nil && mine.Status == 0 {
-			_ = c.EOF()
-		}
-		assert.That(t, mine.Status == theirs.StatusCode && bytes.Equal(mine.Body, body) && int(mine.Size) == len(body),
-			"ours: %d %q, net/http: %d %q", mine.Status, mine.Body, theirs.StatusCode, body)
+		want := fmt.Sprintf("%d %d %q ", theirs.StatusCode, len(body), body)
+		assert.That(t, strings.HasPrefix(whole.answers[0], want), "ours: %s, net/http: %s", whole.answers[0], want)
 	})
 }
 
@@ -311,7 +288,7 @@ func FuzzAnswers(native *testing.F) {
 // Each request that is not cancelled has exactly one outcome.
 func FuzzConn(native *testing.F) {
 	f := inputtest.F{F: native}
-	for i, seed := range seeds {
+	for i, seed := range seeds() {
 		f.Add([]byte(seed+seed), []byte{byte(i), 200, 3, 30, 255, 7, 60, 1})
 	}
 	f.Fuzz(func(t *testing.T, b, script []byte) {
@@ -354,13 +331,4 @@ func FuzzConn(native *testing.F) {
 		assert.That(t, len(got.failures)+cancelled == begun && c.Active() == 0 && !c.CanStart() && len(c.Output()) == 0,
 			"%d requests, %d outcomes, %d cancelled, %d under way", begun, len(got.failures), cancelled, c.Active())
 	})
-}
-
-// keeper copies the answer.
-type keeper struct{ to *Answer }
-
-func (k keeper) Answered(a *Answer, f *store.Failure) {
-	if f == nil {
-		*k.to = Answer{Status: a.Status, Body: bytes.Clone(a.Body), Size: a.Size}
-	}
 }
