@@ -21,17 +21,18 @@ type peer struct {
 	toConn  bytes.Buffer
 	framer  *http2.Framer // writes to toConn
 	encoder *hpack.Encoder
-	block   bytes.Buffer
+	encoded bytes.Buffer
 	reading bytes.Buffer
 	reader  *http2.Framer // reads what the connection wrote
 	begun   bool
+	got     outcomes // of the calls
 }
 
 func newPeer(t testing.TB, o Options, settings ...http2.Setting) *peer {
 	p := &peer{t: t, conn: NewConn("member:2379", methods, o)}
 	p.framer = http2.NewFramer(&p.toConn, nil)
 	p.framer.AllowIllegalWrites = true
-	p.encoder = hpack.NewEncoder(&p.block)
+	p.encoder = hpack.NewEncoder(&p.encoded)
 	p.reader = http2.NewFramer(nil, &p.reading)
 	p.reader.ReadMetaHeaders = hpack.NewDecoder(tableSize, nil)
 	p.reader.SetMaxReadFrameSize(largestMaxFrame)
@@ -101,17 +102,25 @@ func (p *peer) written() string {
 }
 
 func (p *peer) fields(fields ...string) []byte {
-	p.block.Reset()
+	p.encoded.Reset()
 	for i := 0; i < len(fields); i += 2 {
 		p.must(p.encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}))
 	}
-	return bytes.Clone(p.block.Bytes())
+	return bytes.Clone(p.encoded.Bytes())
+}
+
+// block sends a header block in parts.
+func (p *peer) block(id uint32, ends bool, parts ...[]byte) {
+	last := len(parts) - 1
+	p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: parts[0], EndStream: ends,
+		EndHeaders: last == 0}))
+	for i, part := range parts[1:] {
+		p.must(p.framer.WriteContinuation(id, i+1 == last, part))
+	}
 }
 
 func (p *peer) headers(id uint32, ends bool, fields ...string) {
-	p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{
-		StreamID: id, BlockFragment: p.fields(fields...), EndStream: ends, EndHeaders: true,
-	}))
+	p.block(id, ends, p.fields(fields...))
 }
 
 func (p *peer) begin(id uint32) {
@@ -131,7 +140,8 @@ func (p *peer) goAway(last uint32, code http2.ErrCode) {
 
 func (p *peer) end(id uint32)            { p.headers(id, true, "grpc-status", "0", "grpc-message", "") }
 func (p *peer) data(id uint32, b []byte) { p.must(p.framer.WriteData(id, false, b)) }
-func (p *peer) answer(id uint32)         { p.begin(id); p.data(id, message(okAnswer)); p.end(id) }
+func (p *peer) answer(id uint32)         { p.send(id, message(okAnswer)) }
+func (p *peer) send(id uint32, b []byte) { p.begin(id); p.data(id, b); p.end(id) }
 
 // methods are the paths that the tests call.
 var methods = []string{
@@ -173,12 +183,18 @@ func (o *outcomes) Finished(s *Stream, f *store.Failure) {
 	}
 }
 
-func (o *outcomes) succeeded(t *testing.T, calls int) {
-	t.Helper()
-	for _, f := range o.failures {
-		assert.That(t, f == nil, "%+v", f)
-	}
-	assert.That(t, len(o.failures) == calls, "%d outcomes of %d calls", len(o.failures), calls)
+// succeeded is for what is sent to the connection now, after which so many calls have ended well.
+func (p *peer) succeeded(calls int) {
+	p.t.Helper()
+	p.fed()
+	assert.Equal(p.t, p.got.failures, make([]*store.Failure, calls), "outcomes")
+}
+
+// call starts a call whose outcome is one of the peer's.
+func (p *peer) call(method, head, tail int) *Stream {
+	s := &Stream{Owner: &p.got}
+	p.start(s, method, head, tail)
+	return s
 }
 
 // start sends a request whose message has the given length, at least that of the prefix.
