@@ -58,15 +58,8 @@ func status(line, body string) func(net.Conn) {
 // created is a good answer to a put.
 const created = "HTTP/1.1 201 ?\r\nContent-Length: 0\r\n\r\n"
 
-// createdLast is one after which the connection ends.
-const createdLast = "HTTP/1.1 201 ?\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-
 // answers has a member of etcd answer the requests of a connection, until it is false.
 type answers = func(m *etcdtest.Raw, stream uint32) bool
-
-func etcdSetting(id http2.SettingID, value uint32) http2.Setting {
-	return http2.Setting{ID: id, Val: value}
-}
 
 func never(*etcdtest.Raw, uint32) bool { return true }
 
@@ -117,7 +110,8 @@ const answersLate = 300 * time.Millisecond
 func misbehaviours(w *worldtest.World) map[string]map[string]misbehaviour {
 	const failed, unknown, all = load.Failed, load.Unknown, load.NotSent
 	const late, denied, lost = "DeadlineExceeded: no answer within 300ms", "PermissionDenied: ", "Unavailable: "
-	raw, setting, tooMuch := etcdtest.RawRequests, etcdSetting, "ResourceExhausted: "
+	raw, tooMuch := etcdtest.RawRequests, "ResourceExhausted: "
+	setting := func(id http2.SettingID, value uint32) http2.Setting { return http2.Setting{ID: id, Val: value} }
 	return map[string]map[string]misbehaviour{
 		"etcd": {
 			"never answers": sees(raw(never), unknown, late, 8),
@@ -139,9 +133,6 @@ func misbehaviours(w *worldtest.World) map[string]map[string]misbehaviour {
 			"resets the connection": sees(raw(func(m *etcdtest.Raw, _ uint32) bool {
 				return m.Conn.(*worldtest.Conn).SetLinger(0) != nil
 			}), unknown, lost, 1),
-			"breaks the protocol": sees(raw(func(m *etcdtest.Raw, _ uint32) bool {
-				return m.Framer.WriteRawFrame(http2.FrameSettings, 0, 7, nil) == nil
-			}), unknown, "Unavailable: breaks HTTP/2: SETTINGS on a stream", 1),
 			"allows no request": sees(raw(never, setting(http2.SettingMaxConcurrentStreams, 0)), failed, late, 8),
 			"opens no window":   sees(raw(never, setting(http2.SettingInitialWindowSize, 0)), failed, late, 8),
 			"answers late": sees(raw(func(m *etcdtest.Raw, stream uint32) bool {
@@ -168,7 +159,8 @@ func misbehaviours(w *worldtest.World) map[string]map[string]misbehaviour {
 				_, _ = io.WriteString(to, created[:len(created)-number/10*9])
 				return number < 10
 			}), unknown, "Unavailable: within an answer", 1),
-			"is done after each answer":       sees(says(createdLast, true), all, "", 0).ok(200),
+			"is done after each answer": sees(says("HTTP/1.1 201 ?\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", true),
+				all, "", 0).ok(200),
 			"ends bodies with the connection": sees(says("HTTP/1.1 200 OK\r\n\r\nwell", true), all, "", 0).ok(200),
 			"ends them while the process is stopped": sees(httpRequests(func(to net.Conn, _ int) bool {
 				w.StopProcess(5 * time.Millisecond) // it finds the answer and the end of the connection at once

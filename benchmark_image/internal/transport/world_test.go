@@ -2,17 +2,19 @@ package transport
 
 import (
 	"bufio"
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,21 +36,15 @@ import (
 // seeds are those of the worlds that are tried: CONTAINERNET_ENV_SEED is the first seed, CONTAINERNET_ENV_SEEDS how
 // many there are, or "long".
 func seeds() (first, many uint64) {
-	number := func(name string, usual uint64) uint64 {
-		switch text := os.Getenv(name); text {
-		case "":
-			return usual
-		case "long":
-			return 100_000
-		default:
-			n, err := strconv.ParseUint(text, 10, 64)
-			if err != nil {
-				panic(err)
-			}
-			return n
+	number := func(name, usual string) uint64 {
+		text := strings.Replace(cmp.Or(os.Getenv(name), usual), "long", "100000", 1)
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			panic(err)
 		}
+		return n
 	}
-	return number("CONTAINERNET_ENV_SEED", 1), number("CONTAINERNET_ENV_SEEDS", 2000)
+	return number("CONTAINERNET_ENV_SEED", "1"), number("CONTAINERNET_ENV_SEEDS", "2000")
 }
 
 // TestWorlds runs loads in simulated worlds, each with a store, members, faults and stops of the process of its own,
@@ -58,10 +54,8 @@ func TestWorlds(t *testing.T) {
 	for seed := first; seed < first+many && !t.Failed(); seed++ {
 		worldtest.Run(t, seed, func(t *testing.T, w *worldtest.World) {
 			trial := newTrial(t, w)
-			if trial.run(); trial.judge() > 0 {
-				fmt.Fprintf(os.Stderr, "seed %d: %s\nreplay it: CONTAINERNET_ENV_SEED=%d CONTAINERNET_ENV_SEEDS=1 "+
-					"go test ./internal/transport -run TestWorlds\n", seed, strings.Join(trial.script, "; "), seed)
-			}
+			trial.run()
+			trial.judge()
 		})
 	}
 }
@@ -70,18 +64,15 @@ func TestWorlds(t *testing.T) {
 func TestASeedReplaysAWorld(t *testing.T) {
 	first, _ := seeds()
 	for seed := first; seed < first+100; seed++ {
-		var before []string
+		var traces []string
 		for range 2 {
 			worldtest.Run(t, seed, func(t *testing.T, w *worldtest.World) {
 				trial := newTrial(t, w)
 				trial.run()
-				now := strings.Split(trial.trace(), "\n")
-				for i := range min(len(now), len(before)) {
-					assert.Must(t, now[i] == before[i], "seed %d: once\n%s\nand then\n%s", seed, before[i], now[i])
-				}
-				before = now
+				traces = append(traces, trial.trace())
 			})
 		}
+		assert.Must(t, traces[0] == traces[1], "seed %d: once\n%s\nand then\n%s", seed, traces[0], traces[1])
 	}
 }
 
@@ -108,7 +99,7 @@ func TestAHungLeaderKeepsNoClient(t *testing.T) {
 			s.faults = []fault{{hung, s.members[0].hang}, {s.elected, func() {
 				elected = w.Now()
 				s.elect(s.leader)
-			}}, {hung + 5*time.Second, s.members[0].release}}
+			}}, {hung + 5*time.Second, s.members[0].Release}}
 			s.run()
 			ended, again := 0, time.Duration(math.MaxInt64)
 			for i, record := range s.records {
@@ -127,9 +118,7 @@ func TestAHungLeaderKeepsNoClient(t *testing.T) {
 			if again > elected+time.Second || ended == 0 || ended > s.load.Clients {
 				s.problem("requests succeed again %v after the election; %d were ended", again-elected, ended)
 			}
-			if s.judge() > 0 {
-				fmt.Fprintf(os.Stderr, "seed %d: %s\n", seed, strings.Join(s.script, "; "))
-			}
+			s.judge()
 		})
 	}
 }
@@ -163,11 +152,14 @@ type trial struct {
 	leader  int
 
 	elections int
+	expiries  int
 	leads     int // now
 	transport *Transport
 	run2      *load.Run
 	result    load.Result
-	cancel    error
+	cancelled bool
+
+	judged atomic.Int64 // connections
 
 	stops []worldtest.Stop // those that follow each other at once are one
 
@@ -192,10 +184,10 @@ const (
 	httpStore
 )
 
-// member is what a trial does to a member of any store.
+// member is one of any store.
 type member struct {
-	*worldtest.Listener
-	hang, release, leave func()
+	*worldtest.Member
+	hang func()
 }
 
 // fault is done to the members or to the process, since the start of the load.
@@ -268,50 +260,46 @@ func (s *trial) makeMembers(members int) {
 			return time.Duration(think.Int64N(int64(slow) + 1)), time.Duration(think.Int64N(int64(slow)/4 + 1))
 		}
 	}
-	var all []*worldtest.Member
 	switch s.kind {
 	case etcdStore:
 		cluster := etcdtest.Simulate(s.w, members, s.users)
 		s.protocol, s.elect = etcd.Protocol{}, func(id int) { cluster.Elect(uint64(id)) }
 		if s.users != nil {
-			s.protocol = etcd.Protocol{User: &etcd.User{Name: "root", Password: "secret"}}
+			s.protocol = rooted("secret")
 		}
 		for _, m := range cluster.Members {
 			if streams {
 				m.Settings = []http2.Setting{{ID: http2.SettingMaxConcurrentStreams, Val: uint32(1 + s.random.IntN(2))}}
 			}
-			all = append(all, &m.Member)
-			s.members = append(s.members, member{m.Listener, m.Hang, m.Release, m.Leave})
+			s.members = append(s.members, member{&m.Member, m.Hang})
 		}
 	case zooKeeperStore:
 		cluster := zookeepertest.Simulate(s.w, members)
 		s.protocol, s.elect = zookeeper.New(""), cluster.Elect
 		for _, m := range cluster.Members {
-			all = append(all, &m.Member)
-			s.members = append(s.members, member{m.Listener, m.Hang, m.Release, m.Leave})
+			s.members = append(s.members, member{&m.Member, m.Hang})
 		}
 	default:
 		web := startWeb(s.w, members)
-		s.protocol, s.elect, all = service, func(id int) { web.leader = id }, web.members
-		for _, m := range all {
-			s.members = append(s.members, member{m.Listener, m.Hang, m.Release, m.Leave})
+		s.protocol, s.elect = service, func(id int) { web.leader = id }
+		for _, m := range web.members {
+			s.members = append(s.members, member{m, m.Hang})
 		}
 		if s.kind == consulStore {
 			s.protocol = consul.Protocol{}
 		}
 	}
-	for i, m := range all {
+	for i, m := range s.members {
 		m.Think = thinks(i)
 		m.Watch = func(stage worldtest.Stage, key string, value []byte, err error) { s.watch(i, stage, key, value, err) }
-	}
-	for _, m := range s.members {
-		if m.Latency, m.Pieces = s.latency, pieces; jitters {
-			m.Jitter = jitter
+		l := m.Listener
+		if l.Latency, l.Pieces = s.latency, pieces; jitters {
+			l.Jitter = jitter
 		}
 		if narrow {
-			m.Window = 300
+			l.Window = 300
 		}
-		s.options.Endpoints = append(s.options.Endpoints, m.Endpoint)
+		s.options.Endpoints = append(s.options.Endpoints, l.Endpoint)
 	}
 	s.note("%d members of %T, %v away, jitter %v, pieces %v, narrow %v, few streams %v, slow by up to %v, users %v",
 		members, s.protocol, s.latency, jitters, pieces, narrow, streams, slow, s.users != nil)
@@ -342,8 +330,8 @@ func (s *trial) makeLoad() {
 	if mixed := s.one(3); mixed {
 		space = 1 + s.random.IntN(20)
 		s.load.Promises = load.NewPromises(space)
-		puts.Order, puts.Promises = keys.NewUniform(space, int64(s.w.Seed())), s.load.Promises
-		s.load.Targeter = &load.Mixed{Puts: puts, Ratio: 0.6, Draw: keys.NewDraw(int64(s.w.Seed()), keys.StreamKinds).At,
+		puts.Order, puts.Promises = keys.NewUniform(space, int64(s.w.Seed)), s.load.Promises
+		s.load.Targeter = &load.Mixed{Puts: puts, Ratio: 0.6, Draw: keys.NewDraw(int64(s.w.Seed), keys.StreamKinds).At,
 			Reads: &load.Reads{KeySize: 4, Order: puts.Order, Verify: s.values, Promises: s.load.Promises}}
 	} else {
 		puts.Order = keys.NewOrder(space, true, 0)
@@ -362,7 +350,7 @@ func (s *trial) makeLoad() {
 		rate := float64(20 + s.random.IntN(1500))
 		s.starts = load.Constant(rate)
 		if s.one(2) {
-			s.starts = load.NewPoisson(rate, keys.NewDraw(int64(s.w.Seed()), keys.StreamArrival).At)
+			s.starts = load.NewPoisson(rate, keys.NewDraw(int64(s.w.Seed), keys.StreamArrival).At)
 		}
 		measured := s.starts
 		if warm > 0 {
@@ -391,7 +379,8 @@ func (s *trial) addFault() {
 		s.faults = append(s.faults, fault{at, do})
 		s.note("at %v %s", at, name)
 	}
-	of := func(what string) string { return fmt.Sprintf("%s %s for %v", m.Endpoint, what, d) }
+	l := m.Listener
+	of := func(what string) string { return fmt.Sprintf("%s %s for %v", l.Endpoint, what, d) }
 	switch s.random.IntN(9) {
 	case 0, 1:
 		add(fmt.Sprintf("the process is stopped for %v", d), func() { s.w.StopProcess(d) })
@@ -405,26 +394,26 @@ func (s *trial) addFault() {
 		s.hangs = true
 		add(of("hangs"), func() {
 			m.hang()
-			s.w.After(d, m.release)
+			s.w.After(d, m.Release)
 		})
 	case 4:
 		s.exact = false
 		add(of("is gone"), func() {
-			m.Refuse(true)
-			m.Reset()
+			l.Refuse(true)
+			l.Reset()
 			s.losses = append(s.losses, loss{number, s.w.Now()})
-			s.w.After(d, func() { m.Refuse(false) })
+			s.w.After(d, func() { l.Refuse(false) })
 		})
 	case 5:
 		s.exact = false
 		add(of("is cut off"), func() {
-			m.Drop(true)
-			m.Cut()
-			s.w.After(d, func() { m.Drop(false) })
+			l.Drop(true)
+			l.Cut()
+			s.w.After(d, func() { l.Drop(false) })
 		})
 	case 6:
 		s.exact = false
-		add(m.Endpoint+" closes its connections in order", m.leave)
+		add(l.Endpoint+" closes its connections in order", m.Leave)
 	case 7:
 		if s.users != nil {
 			s.addExpiries(at)
@@ -433,7 +422,7 @@ func (s *trial) addFault() {
 		}
 	case 8:
 		add("the run is cancelled", func() {
-			s.cancel = errors.New("cancelled")
+			s.cancelled = true
 			s.run2.Stop("cancelled")
 		})
 	}
@@ -455,7 +444,7 @@ func (s *trial) addElection(at, hangs time.Duration) {
 	s.faults = append(s.faults, fault{at, func() {
 		if old := s.members[s.leads-1]; stuck {
 			old.hang()
-			s.w.After(hangs, old.release)
+			s.w.After(hangs, old.Release)
 		}
 		s.leads = leader
 		s.elect(leader)
@@ -465,6 +454,7 @@ func (s *trial) addElection(at, hangs time.Duration) {
 // addExpiries lets all tokens expire, once or shortly after each other, so that a request meets several expiries.
 func (s *trial) addExpiries(at time.Duration) {
 	for range 1 + s.random.IntN(4) {
+		s.expiries++
 		s.faults = append(s.faults, fault{at, s.users.Expire})
 		s.note("at %v all tokens expire", at)
 		at += s.ms(1, 15)
@@ -520,12 +510,20 @@ func (s *trial) Add(number int, outcome load.Record) {
 }
 
 func (s *trial) problem(format string, arguments ...any) {
-	if s.problems++; s.problems < 10 {
-		s.t.Errorf("seed %d: %s", s.w.Seed(), fmt.Sprintf(format, arguments...))
+	if s.problems++; s.problems == 1 {
+		s.t.Errorf("seed %d: %s\nreplay it: CONTAINERNET_ENV_SEED=%[1]d CONTAINERNET_ENV_SEEDS=1 go test "+
+			"./internal/transport -run %[3]s", s.w.Seed, strings.Join(s.script, "; "), s.t.Name())
+	}
+	if s.problems < 10 {
+		s.t.Errorf("seed %d: %s", s.w.Seed, fmt.Sprintf(format, arguments...))
 	}
 }
 
 func (s *trial) run() {
+	s.options.Permit = func(string, netip.AddrPort) error {
+		s.judged.Add(1)
+		return nil
+	}
 	transport, err := Open(s.t.Context(), s.protocol, s.options)
 	if err != nil {
 		s.problem("open: %v", err)
@@ -554,10 +552,10 @@ func (s *trial) trace() string {
 	return b.String()
 }
 
-// judge checks everything, and gives how much is wrong.
-func (s *trial) judge() int {
+// judge checks everything.
+func (s *trial) judge() {
 	if s.transport == nil {
-		return s.problems
+		return
 	}
 	total, duration := s.total, s.load.Pacer.Duration
 	for _, stop := range s.w.Stops() {
@@ -579,7 +577,7 @@ func (s *trial) judge() int {
 		if s.result.Reason == "" {
 			s.problem("nothing is measured, and there is no reason")
 		}
-		return s.problems
+		return
 	}
 	for i := range total {
 		record, sent := s.records[i]
@@ -602,10 +600,20 @@ func (s *trial) judge() int {
 	if s.records != nil && !s.epoch.Equal(s.result.Epoch) {
 		s.problem("the measurement began at %v and %v", s.epoch, s.result.Epoch)
 	}
+	if s.users != nil && s.exact && !s.hangs && !s.options.TargetLeader && s.result.Reason == "" &&
+		s.users.Logins() > 1+s.expiries {
+		s.problem("%d logins, and tokens have expired %d times", s.users.Logins(), s.expiries)
+	}
 	s.judgePauses()
 	s.judgeEnd()
 	s.judgeLeader()
-	return s.problems
+	accepted := 0
+	for _, m := range s.members {
+		accepted += m.Listener.Accepted()
+	}
+	if accepted > int(s.judged.Load()) {
+		s.problem("%d connections were opened, and %d permitted", accepted, s.judged.Load())
+	}
 }
 
 // judgeRequest checks what the members know of a put.
@@ -645,7 +653,7 @@ func (s *trial) judgeRecord(i int, record load.Record) {
 		s.problem("request %d is ok and was not carried out", i)
 	case put && outcome == load.Failed && applied:
 		s.problem("request %d has failed with %v, and was carried out", i, record.Code)
-	case put && outcome == load.Unknown && s.exact && r == nil && s.kind == etcdStore:
+	case put && (outcome == load.Unknown || outcome == load.Abandoned) && s.exact && r == nil && s.kind == etcdStore:
 		s.problem("request %d may have been carried out, and never arrived", i)
 	case record.Code == store.Unauthenticated && s.exact && r != nil && r.refused < 2:
 		s.problem("request %d was refused because of its token, and not sent again", i)
@@ -776,7 +784,7 @@ func (s *trial) judgeEnd() {
 	}
 	switch reason := s.result.Reason; {
 	case reason == "":
-	case reason == "cancelled" && s.cancel != nil:
+	case reason == "cancelled" && s.cancelled:
 	case reason == fmt.Sprintf("no request succeeded for %v", s.load.Stall):
 		// It notices a stop of the process by its looks, which are a twentieth of the time apart.
 		inexact := time.Duration(len(s.stops)) * (s.load.Stall/20 + load.LateAfter)

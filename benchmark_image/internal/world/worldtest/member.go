@@ -1,7 +1,6 @@
 package worldtest
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -26,18 +25,19 @@ type Member struct {
 	// was refused with. nil: it is not.
 	Watch func(stage Stage, key string, value []byte, err error)
 
-	w       *World // nil: the real world
-	mu      sync.Mutex
-	open    []*Session
-	hangs   bool
-	waiting []chan struct{} // of connections, while it hangs
+	w    *World // nil: the real world
+	mu   sync.Mutex
+	open []*Session
+	over chan struct{} // closed when it hangs no more; nil: it does not hang
 }
 
 // Session is one connection of a Member.
 type Session struct {
 	*Conn
-	member        *Member
-	busy, leaving bool
+	Bye     func() // says that no more requests are taken; nil: the protocol cannot
+	Leaving bool
+	member  *Member
+	active  int // requests
 }
 
 // Request is what a Member works on.
@@ -45,6 +45,7 @@ type Request struct {
 	Key      string
 	Value    []byte                            // of a write; nil: it is another request
 	CarryOut func() (answer []byte, err error) // err is what it is refused with
+	Answer   func() error                      // nil: the answer is written as it is
 }
 
 // Start lets a member serve its connections with a function.
@@ -60,90 +61,91 @@ func (m *Member) Start(w *World, serve func(*Session)) {
 		m.open = slices.DeleteFunc(m.open, func(other *Session) bool { return other == s })
 		m.mu.Unlock()
 	})
-	w.AtEnd(func() { m.release(func(over chan struct{}) { close(over) }) })
+	w.AtEnd(m.Release)
 }
 
-var errLeaves = errors.New("the member leaves")
+// Take takes a request. What it gives carries the request out and answers it; with an error, the connection is at its
+// end.
+func (s *Session) Take(r Request) (rest func() error) {
+	m, before, after := s.member, time.Duration(0), time.Duration(0)
+	if m.Think != nil {
+		before, after = m.Think()
+	}
+	note := func(stage Stage, err error) {
+		if m.Watch != nil && r.Value != nil {
+			m.Watch(stage, r.Key, r.Value, err)
+		}
+	}
+	s.active++
+	note(Arrived, nil)
+	return func() error {
+		m.w.Sleep(before)
+		answer, err := r.CarryOut()
+		note(CarriedOut, err)
+		m.w.Sleep(after)
+		note(Answered, err)
+		if r.Answer != nil {
+			err = r.Answer()
+		} else {
+			_, err = s.Write(answer)
+		}
+		s.active--
+		s.endIfLeft()
+		return err
+	}
+}
 
-// Exchange carries out a request and answers it. With an error, the connection is at its end.
+// Exchange is all of Take, once the member does not hang.
 func (s *Session) Exchange(r Request) error {
-	m := s.member
-	before, after := m.Thinks()
-	s.busy = true
-	m.Note(Arrived, r.Key, r.Value, nil)
-	m.w.Sleep(before)
-	m.Pass()
-	answer, err := r.CarryOut()
-	m.Note(CarriedOut, r.Key, r.Value, err)
-	m.w.Sleep(after)
-	m.Note(Answered, r.Key, r.Value, err)
-	_, err = s.Write(answer)
-	if s.busy = false; s.leaving {
-		err = errLeaves
+	carryOut := r.CarryOut
+	r.CarryOut = func() ([]byte, error) {
+		s.member.Pass()
+		return carryOut()
 	}
-	return err
+	return s.Take(r)()
 }
 
-// Thinks calls Think.
-func (m *Member) Thinks() (before, after time.Duration) {
-	if m.Think == nil {
-		return 0, 0
+func (s *Session) endIfLeft() {
+	if s.Leaving && s.active == 0 {
+		_ = s.Close() // it never fails
 	}
-	return m.Think()
 }
 
-// Note calls Watch for a write.
-func (m *Member) Note(stage Stage, key string, value []byte, err error) {
-	if m.Watch != nil && value != nil {
-		m.Watch(stage, key, value, err)
-	}
+// hanging is closed when the member does not hang any more; nil: it does not.
+func (m *Member) hanging() chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.over
 }
 
 // Pass returns once the member does not hang.
 func (m *Member) Pass() {
-	m.mu.Lock()
-	if !m.hangs {
-		m.mu.Unlock()
-		return
+	if over := m.hanging(); over != nil {
+		if <-over; m.w != nil {
+			m.w.Sleep(0) // one after the other
+		}
 	}
-	over := make(chan struct{})
-	m.waiting = append(m.waiting, over)
-	m.mu.Unlock()
-	<-over
 }
 
 // Hang makes the member answer nothing until Release.
 func (m *Member) Hang() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.hangs = true
+	if m.over == nil {
+		m.over = make(chan struct{})
+	}
 }
 
 // Hangs reports whether the member does.
-func (m *Member) Hangs() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.hangs
-}
+func (m *Member) Hangs() bool { return m.hanging() != nil }
 
 // Release undoes Hang.
 func (m *Member) Release() {
-	m.release(func(over chan struct{}) {
-		if m.w == nil {
-			close(over)
-			return
-		}
-		m.w.After(0, func() { close(over) }) // one after the other
-	})
-}
-
-func (m *Member) release(waiter func(chan struct{})) {
 	m.mu.Lock()
-	waiting := m.waiting
-	m.hangs, m.waiting = false, nil
-	m.mu.Unlock()
-	for _, over := range waiting {
-		waiter(over)
+	defer m.mu.Unlock()
+	if m.over != nil {
+		close(m.over)
+		m.over = nil
 	}
 }
 
@@ -154,14 +156,15 @@ func (m *Member) Stop() {
 	m.Release()
 }
 
-// Leave ends the member's connections in order: a request that it works on is still answered.
+// Leave ends the member's connections in order: requests that it works on are still answered.
 func (m *Member) Leave() {
 	m.mu.Lock()
 	open := slices.Clone(m.open)
 	m.mu.Unlock()
 	for _, s := range open {
-		if s.leaving = true; !s.busy {
-			_ = s.Close() // it never fails
+		if s.Leaving = true; s.Bye != nil {
+			s.Bye()
 		}
+		s.endIfLeft()
 	}
 }

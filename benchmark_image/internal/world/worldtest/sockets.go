@@ -28,22 +28,13 @@ type Listener struct {
 	Pieces   bool          // what is sent at once may arrive in parts
 	Window   int           // of what the process sends; 0: a default
 
-	w        *World
-	address  netip.AddrPort
-	serve    func(*Conn)
-	state    listening
-	attempts uint64
-	accepted []*Conn
+	w              *World
+	address        netip.AddrPort
+	serve          func(*Conn)
+	refuses, drops bool // new connections
+	attempts       uint64
+	accepted       []*Conn
 }
-
-// listening is what a Listener does with new connections.
-type listening int
-
-const (
-	accepts listening = iota
-	refuses
-	drops // TCP tries again
-)
 
 // Listen starts a member at the next address. A nil serve lets each connection be.
 func (w *World) Listen(serve func(*Conn)) *Listener {
@@ -70,18 +61,15 @@ func (w *World) Refusing() (endpoint string) {
 }
 
 // Refuse makes the member refuse connections, or accept them again.
-func (l *Listener) Refuse(refuse bool) { l.become(refuse, refuses) }
+func (l *Listener) Refuse(refuse bool) { l.set(&l.refuses, refuse) }
 
-// Drop makes the member's kernel drop what opens a connection, or no more.
-func (l *Listener) Drop(drop bool) { l.become(drop, drops) }
+// Drop makes the member's kernel drop what opens a connection, or no more: TCP tries again.
+func (l *Listener) Drop(drop bool) { l.set(&l.drops, drop) }
 
-func (l *Listener) become(so bool, state listening) {
+func (l *Listener) set(what *bool, to bool) {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
-	l.state = accepts
-	if so {
-		l.state = state
-	}
+	*what = to
 }
 
 // Accepted is how many connections there were.
@@ -105,8 +93,9 @@ func (l *Listener) each(do func(*Conn)) {
 	}
 }
 
-// Conn is one side of a connection; it implements net.Conn.
+// Conn is one side of a connection; it implements net.Conn, but for the addresses. Writes have no deadline.
 type Conn struct {
+	net.Conn
 	w        *World
 	peer     *Conn
 	listener *Listener
@@ -114,6 +103,7 @@ type Conn struct {
 	number   uint64
 	inside   bool // of the process
 	fd       int  // 0: none
+	detached bool
 
 	in       []byte
 	eof      bool
@@ -136,15 +126,11 @@ type Conn struct {
 	queued            bool
 }
 
-// connect begins a connection; nil: no process listens there.
+// connect begins a connection to a listener.
 func (w *World) connect(to netip.AddrPort, silence time.Duration) *Conn {
 	client := &Conn{w: w, inside: true, silence: silence}
 	w.all = append(w.all, client)
 	l := w.listeners[to]
-	if l == nil {
-		w.schedule(&w.outside, 0, 4, func() { client.fail(unix.ECONNREFUSED) })
-		return client
-	}
 	l.attempts++
 	number := l.attempts<<32 | uint64(l.address.Addr().As4()[3])<<8 | 1<<63
 	server := &Conn{w: w, listener: l, peer: client, number: number, random: w.Random(number), ready: true, room: window}
@@ -165,10 +151,10 @@ func (w *World) attempt(c *Conn, again time.Duration) {
 	w.schedule(&w.outside, there, c.number, func() {
 		switch {
 		case c.closed && again > time.Second: // it is not sent again
-		case l.state == drops:
-			w.schedule(&w.outside, again-there, c.number, func() { w.attempt(c, 2*again) })
-		case l.state == refuses:
+		case l.refuses:
 			w.schedule(&w.outside, l.Latency, c.number, func() { c.fail(unix.ECONNREFUSED) })
+		case l.drops:
+			w.schedule(&w.outside, again-there, c.number, func() { w.attempt(c, 2*again) })
 		default:
 			l.accepted = append(l.accepted, c.peer)
 			if l.serve != nil {
@@ -294,7 +280,7 @@ func (c *Conn) close() {
 		return
 	}
 	c.closed = true
-	callOff(&c.w.outside, c.expires)
+	c.w.outside.callOff(c.expires)
 	if c.peer == nil {
 		return
 	}
@@ -321,7 +307,7 @@ func (c *Conn) wait() {
 	c.w.mu.Lock()
 }
 
-// Read implements net.Conn.
+// Read and the following methods implement net.Conn.
 func (c *Conn) Read(b []byte) (int, error) {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
@@ -344,7 +330,6 @@ func (c *Conn) Read(b []byte) (int, error) {
 	}
 }
 
-// Write implements net.Conn.
 func (c *Conn) Write(b []byte) (sent int, err error) {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
@@ -371,12 +356,15 @@ func (c *Conn) Hold() {
 	}
 }
 
-// Close implements net.Conn.
+// Close implements net.Conn. One that is detached stays open as a socket of the process.
 func (c *Conn) Close() error {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
-	c.close()
-	c.changed()
+	if !c.detached && !c.closed {
+		delete(c.w.sockets, c.fd)
+		c.close()
+		c.changed()
+	}
 	return nil
 }
 
@@ -388,26 +376,9 @@ func (c *Conn) SetLinger(int) error {
 	return nil
 }
 
-// Cut drops all that is sent from now on, either way.
-func (c *Conn) Cut() {
-	c.w.mu.Lock()
-	defer c.w.mu.Unlock()
-	c.cut, c.peer.cut = true, true
-}
-
-// LocalAddr implements net.Conn.
-func (c *Conn) LocalAddr() net.Addr { return net.TCPAddrFromAddrPort(c.listener.address) }
-
-// RemoteAddr implements net.Conn.
-func (c *Conn) RemoteAddr() net.Addr { return c.LocalAddr() }
-
-// SetDeadline implements net.Conn: writes have none.
 func (c *Conn) SetDeadline(at time.Time) error { return c.SetReadDeadline(at) }
 
-// SetWriteDeadline implements net.Conn.
-func (c *Conn) SetWriteDeadline(time.Time) error { return nil }
-
-// SetReadDeadline implements net.Conn. The time is one of the world.
+// SetReadDeadline has a time of the world.
 func (c *Conn) SetReadDeadline(at time.Time) error {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
@@ -427,21 +398,19 @@ func (w *World) number(c *Conn) int {
 	return c.fd
 }
 
-// Connect implements world.World.
+// Connect and the following methods implement world.World.
 func (w *World) Connect(to netip.AddrPort, silenceMs int) (fd int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.number(w.connect(to, time.Duration(silenceMs)*time.Millisecond)), nil
 }
 
-// Failure implements world.World.
 func (w *World) Failure(fd int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.sockets[fd].err
 }
 
-// Receive implements world.World.
 func (w *World) Receive(fd int, b []byte) (int, error) {
 	w.called()
 	w.mu.Lock()
@@ -458,7 +427,6 @@ func (w *World) Receive(fd int, b []byte) (int, error) {
 	return -1, unix.EAGAIN
 }
 
-// Send implements world.World.
 func (w *World) Send(fd int, b []byte, _ int) (int, error) {
 	w.called()
 	w.mu.Lock()
@@ -476,7 +444,6 @@ func (w *World) Send(fd int, b []byte, _ int) (int, error) {
 	return -1, unix.EAGAIN
 }
 
-// Close implements world.World.
 func (w *World) Close(fd int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -484,11 +451,8 @@ func (w *World) Close(fd int) {
 	delete(w.sockets, fd)
 }
 
-// Dial implements world.World. "localhost" is the first member.
+// Dial implements world.World.
 func (w *World) Dial(ctx context.Context, dialer *net.Dialer, endpoint string) (net.Conn, error) {
-	if host, port, err := net.SplitHostPort(endpoint); err == nil && host == "localhost" {
-		endpoint = "10.0.0.1:" + port
-	}
 	to, err := netip.ParseAddrPort(endpoint)
 	if err == nil && dialer.Control != nil {
 		err = dialer.Control("tcp", to.String(), noSocket{})
@@ -509,7 +473,7 @@ func (w *World) Dial(ctx context.Context, dialer *net.Dialer, endpoint string) (
 	}
 	if c.ready && ctx.Err() == nil {
 		w.number(c)
-		return &dialed{c}, nil
+		return c, nil
 	}
 	err = os.NewSyscallError("connect", c.err)
 	if c.err == nil {
@@ -521,39 +485,19 @@ func (w *World) Dial(ctx context.Context, dialer *net.Dialer, endpoint string) (
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
 }
 
-// dialed is a connection that counts as a socket of the process until it is closed.
-type dialed struct{ *Conn }
-
-func (d *dialed) Close() error {
-	d.w.mu.Lock()
-	defer d.w.mu.Unlock()
-	if d.w.sockets[d.fd] == d.Conn {
-		delete(d.w.sockets, d.fd)
-		d.close()
-	}
-	return nil
-}
-
 // Detach implements world.World.
 func (w *World) Detach(connection net.Conn) (fd int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := connection.(*dialed).Conn
-	delete(w.sockets, c.fd)
-	twin := connection.(*dialed)
-	fd = w.number(c)
-	twin.Conn = &Conn{w: w, closed: true, fd: -1}
-	return fd, nil
+	c := connection.(*Conn)
+	c.detached = true
+	return c.fd, nil
 }
 
 // noSocket is a syscall.RawConn of no socket.
-type noSocket struct{}
+type noSocket struct{ syscall.RawConn }
 
-var _ syscall.RawConn = noSocket{}
-
-func (noSocket) Control(func(uintptr)) error    { return nil }
-func (noSocket) Read(func(uintptr) bool) error  { return nil }
-func (noSocket) Write(func(uintptr) bool) error { return nil }
+func (noSocket) Control(func(uintptr)) error { return nil }
 
 // poller implements world.Poller.
 type poller struct {
@@ -588,7 +532,7 @@ func (p *poller) Close() {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	p.w.open--
-	callOff(&p.w.outside, p.timer)
+	p.w.outside.callOff(p.timer)
 }
 
 func (p *poller) Add(fd int, token, generation int32) error {
@@ -661,7 +605,7 @@ func (p *poller) collect() (n int) {
 func (p *poller) SetTimer(d time.Duration) error {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
-	callOff(&p.w.outside, p.timer)
+	p.w.outside.callOff(p.timer)
 	p.fired = false
 	p.timer = p.w.schedule(&p.w.outside, max(d, 1), p.number, func() {
 		p.fired = true

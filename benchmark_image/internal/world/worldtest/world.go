@@ -4,7 +4,7 @@
 package worldtest
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +28,7 @@ import (
 // a Listener.
 type World struct {
 	T    *testing.T
-	seed uint64
+	Seed uint64
 
 	mu        sync.Mutex
 	now       time.Duration
@@ -36,6 +36,7 @@ type World struct {
 	process   events        // what the process is woken by
 	resumes   time.Duration // the process is stopped until then
 	draws     uint64
+	over      bool // the test is done
 	pollers   uint64
 	steps     int
 	step      func(number int) time.Duration
@@ -67,7 +68,7 @@ func Run(t *testing.T, seed uint64, test func(t *testing.T, w *World)) {
 	// What one event wakes runs one after the other then, always in the same order.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	synctest.Test(t, func(t *testing.T) {
-		w := &World{T: t, seed: seed, now: begin,
+		w := &World{T: t, Seed: seed, now: begin,
 			listeners: make(map[netip.AddrPort]*Listener), sockets: make(map[int]*Conn)}
 		done := make(chan struct{})
 		go func() {
@@ -83,11 +84,8 @@ func Run(t *testing.T, seed uint64, test func(t *testing.T, w *World)) {
 	})
 }
 
-// Seed is the world's.
-func (w *World) Seed() uint64 { return w.seed }
-
 // Random is a source of numbers for one purpose, which no order of events changes.
-func (w *World) Random(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, purpose+1)) }
+func (w *World) Random(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(w.Seed, purpose+1)) }
 
 // drive lets one event happen after the other until the test is done.
 func (w *World) drive(done <-chan struct{}) {
@@ -102,7 +100,7 @@ func (w *World) drive(done <-chan struct{}) {
 		w.mu.Lock()
 		e := w.next()
 		if e == nil || w.now > begin+limit {
-			fmt.Fprintf(os.Stderr, "seed %d: at %v the test waits for what never happens\n", w.seed, w.now-begin)
+			fmt.Fprintf(os.Stderr, "seed %d: at %v the test waits for what never happens\n", w.Seed, w.now-begin)
 			debug.SetTraceback("all") // what waits is in it
 			panic("a simulated world has come to rest")
 		}
@@ -114,8 +112,9 @@ func (w *World) drive(done <-chan struct{}) {
 // end checks that nothing is left of the process, and ends the members.
 func (w *World) end() {
 	w.mu.Lock()
+	w.over = true
 	assert.That(w.T, len(w.sockets) == 0 && w.open == 0 && w.timers == 0,
-		"seed %d: %d sockets, %d pollers and %d timers are left", w.seed, len(w.sockets), w.open, w.timers)
+		"seed %d: %d sockets, %d pollers and %d timers are left", w.Seed, len(w.sockets), w.open, w.timers)
 	for _, c := range w.all {
 		c.gone = true
 		c.changed()
@@ -141,25 +140,20 @@ func (w *World) AtEnd(f func()) { w.atEnd = append(w.atEnd, f) }
 
 // next takes the event that happens next, and puts the clock to its time; nil: there is none.
 func (w *World) next() *event {
-	if len(w.process) > 0 && w.process[0].at < w.resumes {
-		// What the process missed while it was stopped comes to it in any order.
-		var missed events
-		for len(w.process) > 0 && w.process[0].at < w.resumes {
-			missed = append(missed, heap.Pop(&w.process).(*event))
-		}
-		for _, e := range missed {
-			e.at, e.order = w.resumes, w.draw(w.resumes, e.from)
-			heap.Push(&w.process, e)
-		}
+	// What the process missed while it was stopped comes to it in any order.
+	for len(w.process) > 0 && w.process[0].at < w.resumes {
+		e := w.process.take()
+		e.at, e.order = w.resumes, w.draw(w.resumes, e.from)
+		w.process.add(e)
 	}
 	from := &w.outside
-	if len(w.outside) == 0 || len(w.process) > 0 && w.process[0].before(w.outside[0]) {
+	if len(w.outside) == 0 || len(w.process) > 0 && w.process[0].compare(w.outside[0]) < 0 {
 		from = &w.process
 	}
 	if len(*from) == 0 {
 		return nil
 	}
-	e := heap.Pop(from).(*event)
+	e := from.take()
 	w.now = max(w.now, e.at)
 	return e
 }
@@ -170,50 +164,53 @@ type event struct {
 	from  uint64 // what it is of
 	order uint64 // among those of the same time
 	tie   int    // among those of the same order
-	index int    // in its heap; -1: it has happened, or was called off
 	late  bool   // it happens also after the end, so that members see it
 	do    func()
 }
 
-func (e *event) before(other *event) bool {
-	if e.at != other.at {
-		return e.at < other.at
-	}
-	return e.order < other.order || e.order == other.order && e.tie < other.tie
+func (e *event) compare(other *event) int {
+	return cmp.Or(cmp.Compare(e.at, other.at), cmp.Compare(e.order, other.order), cmp.Compare(e.tie, other.tie))
 }
 
+// events are in the order in which they happen.
 type events []*event
 
-func (e events) Len() int           { return len(e) }
-func (e events) Less(i, j int) bool { return e[i].before(e[j]) }
-func (e events) Swap(i, j int) {
-	e[i], e[j] = e[j], e[i]
-	e[i].index, e[j].index = i, j
+func (e *events) add(added *event) {
+	at, _ := slices.BinarySearchFunc(*e, added, (*event).compare)
+	*e = slices.Insert(*e, at, added)
 }
-func (e *events) Push(x any) {
-	added := x.(*event)
-	added.index = len(*e)
-	*e = append(*e, added)
+
+func (e *events) take() (first *event) {
+	first, *e = (*e)[0], (*e)[1:]
+	return first
 }
-func (e *events) Pop() any {
-	last := (*e)[len(*e)-1]
-	last.index = -1
-	*e = (*e)[:len(*e)-1]
-	return last
+
+// callOff keeps an event from happening; false: it has happened.
+func (e *events) callOff(off *event) bool {
+	at := slices.Index(*e, off)
+	if at >= 0 {
+		*e = slices.Delete(*e, at, at+1)
+	}
+	return at >= 0
 }
 
 // schedule lets something happen after d. Its order among what happens at the same time is drawn by what it is of, and
 // not in the order in which goroutines happen to come here, which a busy machine changes. The caller holds the lock.
 func (w *World) schedule(to *events, d time.Duration, from uint64, do func()) *event {
-	e := &event{at: w.now + max(d, 0), from: from, do: do}
+	return w.scheduleBy(0, to, d, from, do)
+}
+
+// scheduleBy is schedule for one of several goroutines that come from the same place.
+func (w *World) scheduleBy(routine int, to *events, d time.Duration, from uint64, do func()) *event {
+	e := &event{at: w.now + max(d, 0), from: from, tie: routine, do: do}
 	e.order = w.draw(e.at, from)
-	heap.Push(to, e)
+	to.add(e)
 	return e
 }
 
 // draw is a number that depends on the seed, the time and what it is for.
 func (w *World) draw(at time.Duration, from uint64) uint64 {
-	x := w.seed
+	x := w.Seed
 	for _, y := range []uint64{uint64(at), from} { // splitmix64
 		x = (x ^ y) + 0x9e3779b97f4a7c15
 		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -240,15 +237,6 @@ func routine() (number int) {
 	return number
 }
 
-// callOff keeps an event from happening; false: it has happened.
-func callOff(from *events, e *event) bool {
-	if e == nil || e.index < 0 {
-		return false
-	}
-	heap.Remove(from, e.index)
-	return true
-}
-
 // After calls f in a goroutine of its own after d, outside of the process.
 func (w *World) After(d time.Duration, f func()) {
 	w.mu.Lock()
@@ -260,8 +248,11 @@ func (w *World) After(d time.Duration, f func()) {
 func (w *World) Sleep(d time.Duration) {
 	over := make(chan struct{})
 	w.mu.Lock()
-	e := w.schedule(&w.outside, d, caller(), func() { close(over) })
-	e.late, e.tie = true, routine()
+	if w.over {
+		close(over)
+	} else {
+		w.scheduleBy(routine(), &w.outside, d, caller(), func() { close(over) }).late = true
+	}
 	w.mu.Unlock()
 	<-over
 }
@@ -269,9 +260,8 @@ func (w *World) Sleep(d time.Duration) {
 // Await blocks a goroutine of the process, as one that waits for an answer does.
 func (w *World) Await(d time.Duration) {
 	over := make(chan struct{})
-	number := routine()
 	w.mu.Lock()
-	w.schedule(&w.process, d, 1, func() { close(over) }).tie = number
+	w.scheduleBy(routine(), &w.process, d, 1, func() { close(over) })
 	w.mu.Unlock()
 	<-over
 }
@@ -304,7 +294,7 @@ func (w *World) stop(d time.Duration) {
 func (w *World) Stops() []Stop {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]Stop(nil), w.stops...)
+	return slices.Clone(w.stops)
 }
 
 // Busy keeps a goroutine of the process, and with it the only core, busy for a time.
@@ -386,23 +376,21 @@ func (w *World) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 
 // after sets a timer of the process.
 func (w *World) after(d time.Duration, from uint64, do func()) (stop func() bool) {
-	number := routine() // that makes it
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timers++
-	e := w.schedule(&w.process, d, from, func() {
+	e := w.scheduleBy(routine(), &w.process, d, from, func() {
 		w.timers--
 		do()
 	})
-	e.tie = number
 	return func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if !callOff(&w.process, e) {
-			return false
+		off := w.process.callOff(e)
+		if off {
+			w.timers--
 		}
-		w.timers--
-		return true
+		return off
 	}
 }
 

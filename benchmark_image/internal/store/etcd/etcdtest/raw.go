@@ -56,14 +56,10 @@ func (m *Raw) Fields(stream uint32, ends bool, fields ...string) error {
 
 // Answer answers well, with revision 7.
 func (m *Raw) Answer(stream uint32) error {
-	return errors.Join(m.Begin(stream), m.Fields(stream, true, "grpc-status", "0"))
-}
-
-// Begin answers well as far as the trailers.
-func (m *Raw) Begin(stream uint32) error {
 	return errors.Join(
 		m.Fields(stream, false, ":status", "200", "content-type", "application/grpc"),
 		m.Framer.WriteData(stream, false, []byte{0, 0, 0, 0, 4, 0x0a, 2, 0x18, 7}),
+		m.Fields(stream, true, "grpc-status", "0"),
 	)
 }
 

@@ -139,34 +139,29 @@ type Users struct {
 // Option is what makes members ask this.
 func (u *Users) Option() grpc.ServerOption { return grpc.ChainUnaryInterceptor(u.admit) }
 
-// Logins is how many tokens there were.
-func (u *Users) Logins() int {
+func (u *Users) locked(do func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.logins
+	do()
+}
+
+// Logins is how many tokens there were.
+func (u *Users) Logins() (n int) {
+	u.locked(func() { n = u.logins })
+	return n
 }
 
 // Expire makes all tokens so far invalid.
-func (u *Users) Expire() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	clear(u.tokens)
-}
+func (u *Users) Expire() { u.locked(func() { clear(u.tokens) }) }
 
 // ChangePassword makes all tokens so far, and the password, invalid.
 func (u *Users) ChangePassword(password string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.Password = password
-	clear(u.tokens)
+	u.locked(func() { u.Password = password })
+	u.Expire()
 }
 
 // Deny takes all permissions from the user.
-func (u *Users) Deny() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.denied = true
-}
+func (u *Users) Deny() { u.locked(func() { u.denied = true }) }
 
 func (u *Users) admit(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any,
 	error) {

@@ -3,6 +3,7 @@ package etcdtest
 
 import (
 	"context"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -54,9 +55,7 @@ type Member struct {
 	id          uint64
 	server      *grpc.Server      // nil: it is in a simulated world
 	connections *countingListener // of server
-	world       *worldtest.World  // nil: the real one
 	users       *Users            // of a member in a simulated world
-	open        []*session        // its connections, in the order in which they were opened
 	leader      uint64            // as it knew when it began to hang
 	term        uint64
 }
@@ -111,12 +110,7 @@ func (c *Cluster) Elect(id uint64) {
 func (c *Cluster) Keys() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var all []string
-	for key := range c.keys {
-		all = append(all, key)
-	}
-	slices.Sort(all)
-	return all
+	return slices.Sorted(maps.Keys(c.keys))
 }
 
 // Set stores a key with a value.
@@ -237,13 +231,7 @@ func (c *Cluster) span(from, end string) (keys []string) {
 		}
 		return nil
 	}
-	for key := range c.keys {
-		if within(key, from, end) {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	return keys
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(c.keys)), func(key string) bool { return !within(key, from, end) })
 }
 
 // Txn implements etcdserverpb.KVServer as far as a load needs it: whether a key was ever written, and a put.

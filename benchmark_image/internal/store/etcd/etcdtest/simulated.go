@@ -1,10 +1,10 @@
 package etcdtest
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
-	"slices"
 	"strconv"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -23,8 +23,7 @@ import (
 func Simulate(w *worldtest.World, n int, users *Users) *Cluster {
 	c := newCluster()
 	for i := range n {
-		m := &Member{cluster: c, id: uint64(i + 1)}
-		m.world, m.users = w, users
+		m := &Member{cluster: c, id: uint64(i + 1), users: users}
 		m.Start(w, m.serve)
 		m.Endpoint = m.Listener.Endpoint
 		c.Members = append(c.Members, m)
@@ -35,12 +34,11 @@ func Simulate(w *worldtest.World, n int, users *Users) *Cluster {
 // session is one connection of a simulated member.
 type session struct {
 	*Raw
-	batch   *batch
-	turn    chan struct{} // of who writes; a mutex would keep the world from coming to rest
-	calls   map[uint32]*simulatedCall
-	active  int
-	last    uint32 // stream
-	leaving bool
+	link  *worldtest.Session
+	out   bytes.Buffer  // what is written next
+	turn  chan struct{} // of who writes; a mutex would keep the world from coming to rest
+	calls map[uint32]*simulatedCall
+	last  uint32 // stream
 }
 
 type simulatedCall struct {
@@ -50,42 +48,16 @@ type simulatedCall struct {
 	carryOut    func() (answer any, err error)
 }
 
-// Leave ends the connections of a simulated member in order: what is under way is still answered.
-func (m *Member) Leave() {
-	for _, s := range m.sessions() {
-		_ = s.write(func() error { // the client may have gone
-			s.leaving = true
-			return s.Framer.WriteGoAway(s.last, http2.ErrCodeNo, nil)
-		})
-		m.endIfLeft(s)
-	}
-}
-
-func (m *Member) sessions() []*session {
-	m.cluster.mu.Lock()
-	defer m.cluster.mu.Unlock()
-	return slices.Clone(m.open)
-}
-
-func (m *Member) endIfLeft(s *session) {
-	m.cluster.mu.Lock()
-	over := s.leaving && s.active == 0
-	m.cluster.mu.Unlock()
-	if over {
-		_ = s.Close()
-	}
-}
-
 func (m *Member) serve(c *worldtest.Session) {
-	to := &batch{Conn: c.Conn}
-	raw, err := Greet(to, append([]http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 1 << 20}}, m.Settings...)...)
+	raw, err := Greet(c, append([]http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 1 << 20}}, m.Settings...)...)
 	if err != nil {
 		return
 	}
-	s := &session{Raw: raw, batch: to, turn: make(chan struct{}, 1), calls: make(map[uint32]*simulatedCall)}
-	m.cluster.mu.Lock()
-	m.open = append(m.open, s)
-	m.cluster.mu.Unlock()
+	s := &session{Raw: raw, link: c, turn: make(chan struct{}, 1), calls: make(map[uint32]*simulatedCall)}
+	s.Framer = http2.NewFramer(&s.out, c)
+	c.Bye = func() {
+		_ = s.write(func() error { return s.Framer.WriteGoAway(s.last, http2.ErrCodeNo, nil) }) // the client may have gone
+	}
 	s.Framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	for err = s.write(func() error { return s.Framer.WriteWindowUpdate(0, 1<<30) }); err == nil; {
 		var f http2.Frame
@@ -93,9 +65,6 @@ func (m *Member) serve(c *worldtest.Session) {
 			err = m.take(s, f)
 		}
 	}
-	m.cluster.mu.Lock()
-	m.open = slices.DeleteFunc(m.open, func(other *session) bool { return other == s })
-	m.cluster.mu.Unlock()
 }
 
 func (m *Member) take(s *session, frame http2.Frame) error {
@@ -136,37 +105,34 @@ func (m *Member) take(s *session, frame http2.Frame) error {
 
 // start carries out a call, unless the client was notified before that it would not be.
 func (m *Member) start(s *session, stream uint32, call *simulatedCall) {
-	m.cluster.mu.Lock()
-	defer m.cluster.mu.Unlock()
-	if s.leaving {
+	if s.link.Leaving {
 		return
 	}
 	s.last = max(s.last, stream)
-	s.active++
 	m.prepare(call)
-	m.watch(worldtest.Arrived, call, nil)
-	before, after := m.Thinks()
-	m.world.After(before, func() {
-		answer, err := any(nil), status.Error(codes.Unimplemented, "no request to "+call.path)
-		if call.carryOut != nil {
-			answer, err = call.carryOut()
-		}
-		m.watch(worldtest.CarriedOut, call, err)
-		m.world.After(after, func() {
-			m.watch(worldtest.Answered, call, err)
-			_ = s.write(func() error { return s.answer(stream, answer, err) }) // the client may have gone
-			m.cluster.mu.Lock()
-			s.active--
-			m.cluster.mu.Unlock()
-			m.endIfLeft(s)
-		})
-	})
+	answer, failure := any(nil), status.Error(codes.Unimplemented, "no request to "+call.path)
+	r := worldtest.Request{
+		CarryOut: func() ([]byte, error) {
+			if call.carryOut != nil {
+				answer, failure = call.carryOut()
+			}
+			return nil, failure
+		},
+		Answer: func() error { return s.write(func() error { return s.answer(stream, answer, failure) }) },
+	}
+	if put, is := call.request.(*etcdserverpb.PutRequest); is {
+		r.Key, r.Value = string(put.Key), put.Value
+	}
+	go s.link.Take(r)()
 }
 
 func (s *session) write(do func() error) error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
-	return errors.Join(do(), s.batch.flush())
+	err := do()
+	_, failed := s.Write(s.out.Bytes())
+	s.out.Reset()
+	return errors.Join(err, failed)
 }
 
 func (s *session) answer(stream uint32, answer any, failure error) error {
@@ -188,24 +154,6 @@ func (s *session) answer(stream uint32, answer any, failure error) error {
 	return errors.Join(err, s.Fields(stream, true, "grpc-status", "0"))
 }
 
-// batch collects what is written to a connection.
-type batch struct {
-	*worldtest.Conn
-	out []byte
-}
-
-func (b *batch) Write(more []byte) (int, error) {
-	b.out = append(b.out, more...)
-	return len(more), nil
-}
-
-func (b *batch) flush() error {
-	out := b.out
-	b.out = nil
-	_, err := b.Conn.Write(out)
-	return err
-}
-
 // services are what members serve, and methods those of them by their paths.
 var (
 	services = []*grpc.ServiceDesc{&etcdserverpb.KV_ServiceDesc, &etcdserverpb.Maintenance_ServiceDesc,
@@ -220,12 +168,6 @@ var (
 		return all
 	}()
 )
-
-func (m *Member) watch(stage worldtest.Stage, c *simulatedCall, err error) {
-	if put, is := c.request.(*etcdserverpb.PutRequest); is {
-		m.Note(stage, string(put.Key), put.Value, err)
-	}
-}
 
 // prepare reads the request; carryOut stays nil where it is none.
 func (m *Member) prepare(c *simulatedCall) {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -93,14 +94,10 @@ func (c *Cluster) Elect(id int) {
 }
 
 // Paths returns those of all znodes, sorted.
-func (c *Cluster) Paths() (paths []string) {
+func (c *Cluster) Paths() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for path := range c.nodes {
-		paths = append(paths, path)
-	}
-	slices.Sort(paths)
-	return paths
+	return slices.Sorted(maps.Keys(c.nodes))
 }
 
 func (m *Member) serve(connection *worldtest.Session) {
