@@ -150,6 +150,9 @@ func rooted(password string) etcd.Protocol {
 	return etcd.Protocol{User: &etcd.User{Name: "root", Password: password}}
 }
 
+// noLeader is a member of etcd that has none.
+var noLeader = etcdtest.RawRequests(refuses("14", "etcdserver: no leader"))
+
 // TestMembersThatCannotBeUsed has the reason in the error, and each endpoint once, but no password. Nothing of the load
 // is sent.
 func TestMembersThatCannotBeUsed(t *testing.T) {
@@ -157,8 +160,8 @@ func TestMembersThatCannotBeUsed(t *testing.T) {
 		leaderless, unknown, open := etcdtest.Simulate(w, 2, nil), etcdtest.Simulate(w, 2, nil), etcdtest.Simulate(w, 1, nil)
 		leaderless.Elect(0)
 		unknown.Elect(99)
-		noLeader := zookeepertest.Simulate(w, 2)
-		noLeader.Elect(0)
+		headless := zookeepertest.Simulate(w, 2)
+		headless.Elect(0)
 		others, _ := guarded(w, 3)
 		denied, users := guarded(w, 1)
 		users.Deny()
@@ -186,19 +189,20 @@ func TestMembersThatCannotBeUsed(t *testing.T) {
 			{ofZooKeeper, opens(""), false, "it has no quorum, or too many connections"},
 			{ofZooKeeper, opens(string(zookeepertest.Opened(0))), false, "refuses a session"},
 			{ofZooKeeper, opens("HTTP/1.1 400 Bad\r\n\r\n"), false, "a packet of 1213486160 bytes"},
-			{ofZooKeeper, noLeader.Endpoints(), true, "no leader was found: "},
+			{ofZooKeeper, headless.Endpoints(), true, "no leader was found: "},
 			{ofZooKeeper, opens(""), true, "no leader was found: "},
 			{wrong, others.Endpoints(), false, failed},
 			{wrong, others.Endpoints(), true, failed},
 			{secret, open.Endpoints(), false, "Unimplemented"},
 			{secret, refusing, false, "no member could be reached to log in"},
-			{secret, []string{w.Serve(etcdtest.RawRequests(refuses("14", "etcdserver: no leader")))}, false,
-				"Unavailable: etcdserver: no leader"},
+			{secret, []string{w.Serve(noLeader)}, false, "Unavailable: etcdserver: no leader"},
 			{secret, denied.Endpoints(), false, `the user may not write "key", so nothing of the load was sent: ` +
 				denied.Members[0].Endpoint + ": PermissionDenied: etcdserver: permission denied"},
 		} {
+			began := w.Since()
 			_, err := openWith(t, w, c.protocol, Options{Endpoints: c.endpoints, Conns: 3, TargetLeader: c.leader,
 				DialTimeout: 300 * time.Millisecond, RequestTimeout: time.Second, Rehearsal: samples})
+			assert.That(t, c.want != failed || w.Since()-began < 200*time.Millisecond, "a member that refuses speaks for all")
 			users, text := c.protocol.Traits().NeedsLogin, fmt.Sprint(err)
 			assert.That(t, err != nil && strings.Contains(text, c.want) &&
 				(users || c.leader || strings.Count(text, c.endpoints[0]) == 1) &&
@@ -212,12 +216,12 @@ func TestMembersThatCannotBeUsed(t *testing.T) {
 	})
 }
 
-// TestADeadMemberDoesNotKeepAUserOut has a first member that refuses connections, and a second that answers no login.
+// TestADeadMemberDoesNotKeepAUserOut has members that refuse connections, answer no login, and have no leader.
 func TestADeadMemberDoesNotKeepAUserOut(t *testing.T) {
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster, users := guarded(w, 1)
 		_, err := openWith(t, w, rooted("secret"), Options{DialTimeout: time.Second, Conns: 1,
-			Endpoints: []string{w.Refusing(), w.Listen(nil).Endpoint, cluster.Members[0].Endpoint}})
+			Endpoints: []string{w.Refusing(), w.Listen(nil).Endpoint, w.Serve(noLeader), cluster.Members[0].Endpoint}})
 		assert.That(t, err == nil && users.Logins() == 1, "%d logins: %v", users.Logins(), err)
 	})
 }
