@@ -245,16 +245,13 @@ func misbehaviours(w *worldtest.World) map[string]map[string]misbehaviour {
 
 // TestMembersThatMisbehave holds that a run ends, with the right outcomes.
 func TestMembersThatMisbehave(t *testing.T) {
-	protocols := map[string]store.Protocol{"etcd": etcd.Protocol{}, "service": service, "consul": consul.Protocol{}}
 	for protocol, cases := range misbehaviours(nil) {
 		for name := range cases {
 			t.Run(protocol+" "+name, func(t *testing.T) {
 				worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
-					spoken := protocols[protocol]
-					if spoken == nil {
-						spoken = zookeeper.New("")
-					}
-					misbehaviours(w)[protocol][name].check(t, w, spoken)
+					protocols := map[string]store.Protocol{"etcd": etcd.Protocol{}, "service": service,
+						"consul": consul.Protocol{}, "zookeeper": zookeeper.New("")}
+					misbehaviours(w)[protocol][name].check(t, w, protocols[protocol])
 				})
 			})
 		}

@@ -97,7 +97,8 @@ func TestConnectionsGoRoundTheMembers(t *testing.T) {
 			sum := 0
 			for i, m := range cluster.Members {
 				sum += c.connections[i]
-				assert.That(t, m.Connections() == c.connections[i], "%+v: member %d has %d connections", c, i, m.Connections())
+				assert.That(t, m.Listener.Accepted() == c.connections[i], "%+v: member %d has %d connections", c, i,
+					m.Listener.Accepted())
 				got := m.Requests.Load()
 				assert.That(t, got == int64(90/c.members), "%+v: member %d got %d requests", c, i, got)
 			}
@@ -368,13 +369,6 @@ func TestALoopThatHasTooMuchToDoReportsIt(t *testing.T) {
 	})
 }
 
-// within runs f in the loop.
-func (l *loop) within(f func()) {
-	done := make(chan struct{})
-	l.poller.post(func() { f(); close(done) })
-	<-done
-}
-
 // TestAMemberThatDoesNotAcceptAtOnce drops what opens a connection at first, which TCP sends again after 1 s.
 func TestAMemberThatDoesNotAcceptAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -411,13 +405,21 @@ func TestConnectionsShareTheirTimers(t *testing.T) {
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)
 		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints(), Conns: 300})
-		timers, expected := 0, 0
-		transport.loop.within(func() { timers, expected = len(transport.loop.timers), len(transport.loop.expected) })
+		counts := func() (timers, expected int) {
+			l, done := transport.loop, make(chan struct{})
+			l.poller.post(func() {
+				timers, expected = len(l.timers), len(l.expected)
+				close(done)
+			})
+			<-done
+			return timers, expected
+		}
+		timers, expected := counts()
 		assert.That(t, timers <= 4 && expected == 300, "%d timers for %d connections", timers, expected)
-		w.Until(func() (empty bool) {
-			transport.loop.within(func() { empty = len(transport.loop.expected) == 0 })
-			return empty
-		})
+		for expected > 0 {
+			w.Sleep(time.Millisecond)
+			_, expected = counts()
+		}
 	})
 }
 
@@ -452,7 +454,7 @@ func TestALeaderThatMustNotBeContacted(t *testing.T) {
 			t.Errorf("another load, which begins there: %v", err)
 			late.Close()
 		}
-		assert.That(t, other.Connections() == 0, "%d connections to it", other.Connections())
+		assert.That(t, other.Listener.Accepted() == 0, "%d connections to it", other.Listener.Accepted())
 	})
 }
 

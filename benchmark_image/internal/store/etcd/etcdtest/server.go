@@ -51,13 +51,12 @@ type Member struct {
 	Spoil    atomic.Pointer[func(*etcdserverpb.RangeResponse)] // changes the answers to ranges
 	Settings []http2.Setting                                   // of a member in a simulated world
 
-	cluster     *Cluster
-	id          uint64
-	server      *grpc.Server      // nil: it is in a simulated world
-	connections *countingListener // of server
-	users       *Users            // of a member in a simulated world
-	leader      uint64            // as it knew when it began to hang
-	term        uint64
+	cluster *Cluster
+	id      uint64
+	server  *grpc.Server // nil: it is in a simulated world
+	users   *Users       // of a member in a simulated world
+	leader  uint64       // as it knew when it began to hang
+	term    uint64
 }
 
 // Start starts a cluster of n members on loopback, led by the first, that ends with the test.
@@ -68,12 +67,11 @@ func Start(t testing.TB, n int, options ...grpc.ServerOption) *Cluster {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		assert.OK(t, err)
 		m := &Member{cluster: c, id: uint64(i + 1), Endpoint: listener.Addr().String(), server: grpc.NewServer(options...)}
-		m.connections = &countingListener{Listener: listener}
 		for _, service := range services {
 			m.server.RegisterService(service, m)
 		}
 		go func() {
-			if err := m.server.Serve(m.connections); err != nil {
+			if err := m.server.Serve(listener); err != nil {
 				t.Errorf("member %d: %v", m.id, err)
 			}
 		}()
@@ -128,14 +126,6 @@ func (c *Cluster) Value(key string) []byte {
 		return found.value
 	}
 	return nil
-}
-
-// Connections is how many TCP connections the member has accepted.
-func (m *Member) Connections() int {
-	if m.server == nil {
-		return m.Listener.Accepted()
-	}
-	return int(m.connections.accepted.Load())
 }
 
 // Stop ends the member: its connections are cut and new ones refused.
@@ -276,19 +266,6 @@ func (m *Member) Status(_ context.Context, _ *etcdserverpb.StatusRequest) (*etcd
 		Header: &etcdserverpb.ResponseHeader{MemberId: m.id, RaftTerm: term},
 		Leader: leader,
 	}, nil
-}
-
-type countingListener struct {
-	net.Listener
-	accepted atomic.Int64
-}
-
-func (l *countingListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err == nil {
-		l.accepted.Add(1)
-	}
-	return conn, err
 }
 
 // Broken makes a cluster break its promises. Each function gets the number of a write or a read, from 1, and tells
