@@ -203,12 +203,6 @@ def test_a_parent_that_is_no_shim_is_not_waited_for(tmp_path: Path, family: Fami
         assert shim_of(other.first) is None
 
 
-def test_a_first_process_that_ended_at_once_is_an_error_with_its_last_words(api: Api) -> None:
-    api.pid = 0
-    with pytest.raises(RunError, match=r"ended at once: exit status 4: this is why$"):
-        started()
-
-
 FINISHED_NS = 1795313902_302013720
 THEN, LONG_BEFORE = FINISHED_NS - 3 * 10**6, FINISHED_NS - 60 * 10**9
 
@@ -240,10 +234,9 @@ def test_an_ending_says_how_and_why(
 
 
 def test_an_ending_that_the_engine_does_not_report_is_unknown(api: Api, family: Family) -> None:
-    host = started()
+    host, refused = started(), requests.exceptions.ConnectionError("Connection refused")
     assert Container("d2", OPTIONS).ending() is None  # not up yet
     family.end()
-    refused = requests.exceptions.ConnectionError("Connection refused")
     api.failing = {"logs": refused, "events": OSError("refused")}
     assert host.ending() == "exit status 4"
     for error, message in (
@@ -268,8 +261,11 @@ def test_limits_that_are_not_held_are_an_error(api: Api, monkeypatch: pytest.Mon
     held.remove()
 
 
-def test_what_the_engine_refuses_is_an_error_of_ours(api: Api) -> None:
-    api.failing = {"start": APIError("refused", response=HTTP_404, explanation="exec: nonexistent")}
+def test_what_the_engine_refuses_or_does_not_hold_is_an_error_of_ours(api: Api) -> None:
+    pid, api.pid = api.pid, 0
+    with pytest.raises(RunError, match=r"ended at once: exit status 4: this is why$"):
+        started()
+    api.pid, api.failing = pid, {"start": APIError("refused", response=HTTP_404, explanation="exec: nonexistent")}
     with pytest.raises(RunError, match="the engine refused: exec: nonexistent"):
         started()
     api.failing = {"update_container": requests.exceptions.ReadTimeout("read timed out")}

@@ -171,20 +171,6 @@ def test_an_interrupt_leaves_lists_and_loops_too(shell: Shell, command: str) -> 
     assert run(shell, "echo $?") == (0, "5\n")
 
 
-def wait_until_it_reads(shell: Shell) -> None:
-    """Wait until the shell sleeps in a system call on its standard input while that is the pipe of its commands.
-
-    A signal that strikes a shell just before that call is handled only after it: no shell can do better.
-    """
-
-    def reads() -> bool:
-        process = Path(f"/proc/{shell.process.pid}")
-        call = (process / "syscall").read_text().split()
-        return len(call) > 1 and call[1] == "0x0" and os.readlink(process / "fd" / "0").startswith("pipe:")
-
-    eventually(reads, "the shell waits for a command")
-
-
 class LocalPrograms(ContainerHost):
     """A host whose programs run on this machine."""
 
@@ -265,8 +251,17 @@ def test_the_networks_monitor_reads_several_hosts_line_by_line(tmp_path: Path) -
 
 
 def test_an_interrupt_that_crosses_the_end_of_its_command_confuses_nobody(shell: Shell) -> None:
+    def reads() -> bool:
+        """Whether it sleeps in a read of its standard input while that is the pipe of its commands.
+
+        A signal that strikes a shell just before that call is handled only after it: no shell can do better.
+        """
+        process = Path(f"/proc/{shell.process.pid}")
+        call = (process / "syscall").read_text().split()
+        return len(call) > 1 and call[1] == "0x0" and os.readlink(process / "fd" / "0").startswith("pipe:")
+
     run(shell, "echo before")
-    wait_until_it_reads(shell)
+    eventually(reads, "the shell waits for a command")
     os.write(shell.terminal, b"\x03")
     # It is answered although nobody asked; the next command drops that answer.
     assert select.select([shell.terminal], [], [], 60)[0]
@@ -274,38 +269,30 @@ def test_an_interrupt_that_crosses_the_end_of_its_command_confuses_nobody(shell:
     assert run(shell, "echo $?") == (0, "3\n")
 
 
-def test_its_end_reads_as_the_end_of_the_command(shell: Shell) -> None:
+def test_its_end_reads_as_the_end_of_the_command_and_no_shell_is_an_error_that_says_why(shell: Shell) -> None:
     assert run(shell, "exit 7") == (7, "")
     shell.process.wait(60)
     assert not shell.alive
     with pytest.raises(RunError, match="has ended"):
         run(shell, "echo too late")
-
-
-def test_no_shell_is_an_error_that_says_why() -> None:
     processes: Any = LocalProcesses(Path("/nonexistent"))
     with pytest.raises(RunError, match="no shell could be started"):
         Shell(processes, "local")
 
 
-@pytest.mark.parametrize(
-    ("asked", "user"),
-    [
+def test_the_images_user() -> None:
+    etcd = User(101, 102, "/var/lib/etcd", (102, 300))
+    for asked, user in (
         ("", User(0, 0, "/root", (0,))),
         ("root", User(0, 0, "/root", (0,))),
-        ("etcd", User(101, 102, "/var/lib/etcd", (102, 300))),
-        ("101", User(101, 102, "/var/lib/etcd", (102, 300))),
+        ("etcd", etcd),
+        ("101", etcd),
         ("etcd:data", User(101, 300, "/var/lib/etcd", (300,))),
         ("1234", User(1234, 0, "/", (0,))),
         ("1234:77", User(1234, 77, "/", (77,))),
-    ],
-)
-def test_the_images_user(asked: str, user: User) -> None:
-    assert find_user(asked, PASSWD, GROUP) == user
-
-
-def test_an_image_without_accounts_runs_as_root() -> None:
-    assert find_user("", "", "") == User(0, 0, "/root", (0,))
+    ):
+        assert find_user(asked, PASSWD, GROUP) == user, asked
+    assert find_user("", "", "") == User(0, 0, "/root", (0,)), "an image without accounts"
     for asked, passwd, group in (("etcd", "", ""), ("root:nogroup", PASSWD, GROUP)):
         with pytest.raises(RunError, match=f"'{asked.rpartition(':')[2]}'"):
             find_user(asked, passwd, group)

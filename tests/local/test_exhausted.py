@@ -16,42 +16,31 @@ import requests
 from containernet_env.base import errors
 from containernet_env.base.errors import (
     MissingRequirementError,
-    ReservedFiles,
     RunError,
     allow_open_files,
     resource_errors,
     shortage,
 )
 from containernet_env.base.work import side_by_side
-from tests.unit.descriptors import closed_from_now_on, open_descriptors
+
+WRAPPED = requests.exceptions.ConnectionError("Connection aborted.", OSError(errno.EMFILE, "Too many open files"))
 
 
-def wrapped() -> Exception:
-    """As the Docker SDK's libraries raise it."""
-    return requests.exceptions.ConnectionError("Connection aborted.", OSError(errno.EMFILE, "Too many open files"))
-
-
-@pytest.mark.parametrize(
-    ("error", "what"),
-    [
+def test_what_ran_out_is_named_with_its_limit_and_other_errors_stay_what_they_are() -> None:
+    for error, what in (
         (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
-        (wrapped(), "ulimit -n"),
+        (WRAPPED, "ulimit -n"),  # as the Docker SDK's libraries raise it
         (OSError(errno.ENFILE, "File table overflow"), "fs.file-max"),
         (RuntimeError("can't start new thread"), "ulimit -u"),
         (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "ulimit -u"),
         (MemoryError(), "memory"),
-    ],
-)
-def test_what_ran_out_is_named_with_its_limit(error: Exception, what: str) -> None:
-    with pytest.raises(RunError, match=rf"(?s)^the machine gives this process no more .*{what}"), resource_errors():
-        raise error
-
-
-@pytest.mark.parametrize("error", [OSError(errno.ENOENT, "no such file"), RuntimeError("a bug"), ValueError("other")])
-def test_other_errors_stay_what_they_are(error: Exception) -> None:
-    assert shortage(error) is None
-    with pytest.raises(type(error)), resource_errors():
-        raise error
+    ):
+        with pytest.raises(RunError, match=rf"(?s)^the machine gives this process no more .*{what}"), resource_errors():
+            raise error
+    for error in (OSError(errno.ENOENT, "no such file"), RuntimeError("a bug"), ValueError("other")):
+        assert shortage(error) is None
+        with pytest.raises(type(error)), resource_errors():
+            raise error
     with pytest.raises(RunError) as raised:
         try:
             raise OSError(errno.EMFILE, "Too many open files")
@@ -125,15 +114,3 @@ def test_work_is_done_side_by_side_in_order_whatever_fails(monkeypatch: pytest.M
     assert side_by_side(lambda number: (number, threading.current_thread()), [1, 2, 3], 3) == [
         (number, threading.main_thread()) for number in (1, 2, 3)
     ]
-
-
-def test_nothing_is_reserved_beyond_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    before, closed = open_descriptors(), closed_from_now_on(monkeypatch)
-    reserved = ReservedFiles(4)
-    opened = open_descriptors() - before
-    assert len(opened) == 4
-    reserved.release()
-    assert sorted(closed) == sorted(fd for fd, _ in opened)
-    assert open_descriptors() - before == set()
-    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)
