@@ -44,8 +44,7 @@ from containernet_env.setup.commands import Commands, Ending
 @pytest.fixture
 def fifo(tmp_path: Path) -> Path:
     """Where a program writes its pid."""
-    path = tmp_path / "pid"
-    os.mkfifo(path)
+    os.mkfifo(path := tmp_path / "pid")
     return path
 
 
@@ -85,10 +84,10 @@ def test_a_program_of_the_set_up_ends_with_a_killed_set_up(
     assert done.exists() == (script is TAKES_ITS_TIME), "it is given its time"
 
 
-@pytest.mark.parametrize(("script", "said"), [("exit 3", "exit status 3"), ("kill -TERM $$", "killed by SIGTERM")])
-def test_a_guarded_program_has_its_own_end(script: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=said):
-        Commands().run(["sh", "-c", script], tmp_path / "log", timeout_s=60)
+def test_a_guarded_program_has_its_own_end(tmp_path: Path) -> None:
+    for script, said in (("exit 3", "exit status 3"), ("kill -TERM $$", "killed by SIGTERM")):
+        with pytest.raises(CommandError, match=said):
+            Commands().run(["sh", "-c", script], tmp_path / "log", timeout_s=60)
 
 
 @pytest.mark.parametrize("leader_only", [True, False])
@@ -167,21 +166,20 @@ def test_a_stopped_link_emulator_is_killed_in_the_end(monkeypatch: pytest.Monkey
         assert stopped.poll() == -signal.SIGKILL
 
 
-@pytest.mark.parametrize(
-    ("said", "end", "message"),
-    [
-        ("map frame memory: no room", "exit 1", "exit status 1: map frame memory: no room"),
-        ("fatal error: no room\n\ngoroutine 1 [running]:", "exit 2", "exit status 2: fatal error: no room"),
-        ("link-emulator: started", "kill -9 $$", "killed by SIGKILL"),
-    ],
-)
-def test_a_start_that_fails_says_how_the_emulator_ended(tmp_path: Path, said: str, end: str, message: str) -> None:
+def test_a_start_that_fails_says_how_the_emulator_ended(tmp_path: Path) -> None:
     emulator = LinkEmulator(tmp_path / "link-emulator", lambda kind, text: None)
     with pytest.raises(MissingRequirementError, match=r"build\.sh"):
         emulator.start()
     with pytest.raises(RunError, match="not been started"):
         emulator.request("hello")
-    program(tmp_path / "link-emulator", f"cat >&2 <<.\n{said}\n.\n{end}")
-    with pytest.raises(RunError, match=f"^the link emulator ended: {message}$"):
-        emulator.start()
-    emulator.stop()
+    for said, end, message in (
+        ("map frame memory: no room", "exit 1", "exit status 1: map frame memory: no room"),
+        ("fatal error: no room\n\ngoroutine 1 [running]:", "exit 2", "exit status 2: fatal error: no room"),
+        ("link-emulator: started", "kill -9 $$", "killed by SIGKILL"),
+    ):
+        emulator = LinkEmulator(
+            program(tmp_path / "link-emulator", f"cat >&2 <<.\n{said}\n.\n{end}"), lambda kind, text: None
+        )
+        with pytest.raises(RunError, match=f"^the link emulator ended: {message}$"):
+            emulator.start()
+        emulator.stop()

@@ -38,8 +38,11 @@ def test_a_second_run_is_refused_and_names_the_holder(tmp_path: Path) -> None:
         with pytest.raises(RunError, match=f"process {os.getpid()}"):
             RunLock(path).__enter__()
     assert path.read_bytes() == b"" and holder(path) is None
-    with RunLock(path):
-        pass
+    # A full /run: the process id is only for a message; and a read-only one, or none.
+    with file_limit(0), RunLock(path), pytest.raises(RunError, match="another run is on"):
+        RunLock(path).__enter__()
+    with pytest.raises(RunError, match=r"cannot be locked.*\n  "):
+        RunLock(tmp_path / "missing" / "lock").__enter__()
 
 
 HOLDING = """
@@ -68,14 +71,6 @@ def test_the_lock_goes_with_a_killed_process(tmp_path: Path) -> None:
     assert holder(path) is None
     with RunLock(path):
         pass
-
-
-def test_a_lock_that_cannot_be_written_is_no_traceback_nor_one_that_cannot_be_made(tmp_path: Path) -> None:
-    """A full /run: OSError from writing the process id, which is only for a message; and a read-only one, or none."""
-    with file_limit(0), RunLock(tmp_path / "lock"), pytest.raises(RunError, match="another run is on"):
-        RunLock(tmp_path / "lock").__enter__()
-    with pytest.raises(RunError, match=r"cannot be locked.*\n  "):
-        RunLock(tmp_path / "missing" / "lock").__enter__()
 
 
 def test_a_worker_waits_for_the_machine_until_it_is_no_longer_wanted(tmp_path: Path) -> None:

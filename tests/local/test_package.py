@@ -86,9 +86,7 @@ def test_build_sh_takes_the_pythons_of_the_metadata() -> None:
     first, last = (tuple(map(int, name.split("."))) for name in (wanted[0], wanted[-1]))
     assert f"{first} <= sys.version_info[:2] <= {last}" in script
     assert f"Python {wanted[0]} to {wanted[-1]} " in script
-
-
-def test_setuptools_is_asked_for_only_where_python_has_no_distutils() -> None:
+    # Setuptools is needed only where Python has no distutils.
     (marker,) = (item.marker for item in requirements() if item.name == "setuptools")
     assert marker is not None
     assert [name for name in ("3.11", "3.12", "3.14") if marker.evaluate({"python_version": name})] == ["3.12", "3.14"]

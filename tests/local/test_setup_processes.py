@@ -150,26 +150,27 @@ esac
 def test_a_stop_token_ends_the_build_of_a_store_and_nothing_of_it_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "module"
+    folder, own = tmp_path / "module", tmp_path / "cache"
     folder.mkdir()
     (folder / "go.mod").write_text("module example\n")
     module = GoModule("example", folder, {"one": "./one", "two": "./two"})
     (tmp_path / "go").write_text(WAITS)
     (tmp_path / "go").chmod(0o755)
-    toolchain = Go(str(tmp_path / "go"), "go1.26.1")
-    own = tmp_path / "cache"
-    zookeeper = KINDS["zookeeper"].default()
+    toolchain, zookeeper = Go(str(tmp_path / "go"), "go1.26.1"), KINDS["zookeeper"].default()
     lacks = Missing(modules=(module,), required=IMAGES, store=zookeeper)
     ready = Missing(required=IMAGES)
-    monkeypatch.setattr(missing, "detect", lambda store=DEFAULT: lacks if store == zookeeper else ready)
-    monkeypatch.setattr(missing.Missing, "disk_needs", lambda self: [])
-    monkeypatch.setattr(assets, "MACHINE", own)
-    monkeypatch.setattr(assets, "own", lambda: own)
-    monkeypatch.setattr(assets, "logs", lambda: tmp_path / "logs")
-    monkeypatch.setattr(commands, "LOCK", tmp_path / "lock")
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(builds, "find", lambda: toolchain)
-    monkeypatch.setattr(dockerd, "ensure_running", lambda *of: "")
+    for where, name, value in (
+        (missing, "detect", lambda store=DEFAULT: lacks if store == zookeeper else ready),
+        (Missing, "disk_needs", lambda self: []),
+        (assets, "MACHINE", own),
+        (assets, "own", lambda: own),
+        (assets, "logs", lambda: tmp_path / "logs"),
+        (commands, "LOCK", tmp_path / "lock"),
+        (os, "geteuid", lambda: 0),
+        (builds, "find", lambda: toolchain),
+        (dockerd, "ensure_running", lambda *of: ""),
+    ):
+        monkeypatch.setattr(where, name, value)
     stop = Stop()
     with ThreadPoolExecutor(1) as caller:
         ended = caller.submit(setup.ready_images, zookeeper, Silent(), stop)

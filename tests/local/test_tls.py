@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import http.server
 import socket
+import socketserver
 import ssl
 import threading
 from collections.abc import Iterator
@@ -156,21 +157,18 @@ def test_pings_go_over_tls(server: Server, trust: Trust, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"], ids=["an end", "HTTP"])
 def test_what_ends_or_answers_otherwise_speaks_no_tls(answer: bytes) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    class Other(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1 << 16)  # the greeting, all of it: what is not read resets the connection
+            self.request.sendall(answer)
 
-        def serve() -> None:
-            for _ in range(2):
-                with listener.accept()[0] as client:
-                    client.recv(1 << 16)  # the greeting, all of it: what is not read resets the connection
-                    client.sendall(answer)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        connection = TcpConnection("127.0.0.1", listener.getsockname()[1], ssl.create_default_context())
+    with socketserver.TCPServer(("127.0.0.1", 0), Other) as listener:
+        threading.Thread(target=listener.serve_forever, args=(0.01,), daemon=True).start()
+        connection = TcpConnection("127.0.0.1", listener.server_address[1], ssl.create_default_context())
         assert not connection.speaks_tls(HANG_S)
         with pytest.raises(NoAnswerError, match=r"^does not speak TLS$"):
             connection.open(1, timeout_s=HANG_S)
-        thread.join()
+        listener.shutdown()
 
 
 # --- profiles ---------------------------------------------------------------------------------------------------------

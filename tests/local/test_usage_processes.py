@@ -38,8 +38,8 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_a_process_is_read(child: subprocess.Popen[bytes]) -> None:
-    use = ProcessUse(child.pid)
+def test_a_process_is_read_and_another_one_with_its_number_never(child: subprocess.Popen[bytes]) -> None:
+    use, process = ProcessUse(child.pid), Process(child.pid)
     seen = use.read()
     assert seen is not None
     assert seen.cpu_ns is not None and seen.cpu_ns >= 150_000_000
@@ -50,23 +50,14 @@ def test_a_process_is_read(child: subprocess.Popen[bytes]) -> None:
     assert seen.context_switches is not None and seen.context_switches > 0 and seen.run_delay_ns is not None
     assert seen.rss_bytes is not None and 30 << 20 <= seen.rss_bytes <= 200 << 20
     assert seen.memory_bytes is None and seen.sent_bytes is None and seen.steal_ns is None
-    child.kill()
-    child.wait()
-    assert use.read() is None
-    use.close()
-
-
-def test_another_process_with_its_number_is_never_read(child: subprocess.Popen[bytes]) -> None:
-    process = Process(child.pid)
     assert process.times() and process.rss_bytes() and process.cgroup()
     child.kill()
     child.wait()
-    assert process.times() is None and process.rss_bytes() is None and process.disk_bytes() is None
-    assert process.traffic() is None and process.cgroup() is None
-    process.close()
     gone = Process(child.pid)
-    assert gone.rss_bytes() is None and gone.threads() is None
-    gone.close()
+    reads = (use.read, process.times, process.rss_bytes, process.disk_bytes, process.traffic, process.cgroup)
+    assert [read() for read in (*reads, gone.rss_bytes, gone.threads)] == [None] * 8
+    for held in (use, process, gone):
+        held.close()
 
 
 def test_threads_that_end_go_on_counting() -> None:
