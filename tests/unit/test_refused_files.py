@@ -19,7 +19,6 @@ import pytest
 from jsonschema import Draft202012Validator
 from syrupy.assertion import SnapshotAssertion
 
-from containernet_env import cli
 from containernet_env.base.errors import ConfigError
 from containernet_env.config.plan import PlanOptions
 from containernet_env.config.planning import build_plan
@@ -29,6 +28,7 @@ from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import schema_of
 from containernet_env.model.scenario import MAX_SCENARIOS
 from tests.unit.blocks import DATA, LOAD, OPEN, mixed, reads, txns, writes
+from tests.unit.commands import run
 
 HOST = {"ip": "10.0.0.1", "mem": "64m", "cpus": 1}
 NODE = HOST | {"bandwidth": 10, "link_delay": "3ms"}
@@ -99,15 +99,11 @@ def nodes(*changes: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"nodes": [NODE | change for change in changes or ({},)], **more}
 
 
-def without(key: str) -> dict[str, Any]:
-    return {name: value for name, value in NODE.items() if name != key}
-
-
+WITHOUT = [{name: value for name, value in NODE.items() if name != key} for key in NODE]
 SHAPES = [
     *({}, [], 7, [1], [NODE] * 2, {"nodes": {}}, nodes(node=1), nodes(client=None), nodes(client={"speed": 1})),
     *([NODE | {"name": "a"}], [NODE | {"bandwith": 1}], [NODE | {"color": "red"}]),
-    *([without(key)] for key in NODE),
-    *({"nodes": [without(key)]} for key in NODE),
+    *(*([node] for node in WITHOUT), *({"nodes": [node]} for node in WITHOUT)),
     *(nodes(etcd=etcd) for etcd in ({"heartbeat": "1ms"}, {"data": "ram"}, {"heartbeat_interval": "1.5ms"})),
     *(nodes(etcd=etcd) for etcd in ({"heartbeat_interval": 100}, {"election_timeout": "51s"})),
     nodes(etcd={"heartbeat_interval": "0.5ms"}),  # no "30s": milliseconds are no minutes
@@ -137,12 +133,8 @@ LINKS: list[dict[str, Any]] = [
     *({"queue": queue} for queue in (0, "5", "0b", 1.5, "64 k", "64KB")),
     *({"overhead": 1001}, {"overhead": "24b"}, {"uplink": "switch"}, {"from_switch": {"uplink": "host"}}),
     *({"seed": seed} for seed in (-1, 2**53, None)),
-    *({"delay": "3ms"}, {"los": 0.1}, {"bw": 5}, {"latency": "3ms"}, {"max_queue_size": 5}),
-    *(
-        {"to_switch": 5},
-        {"to_switch": {}, "loss": 0.1},
-        {"to_switch": {"bandwidth": 5}, "from_switch": {"bandwidth": 5}},
-    ),
+    *({"delay": "3ms"}, {"los": 0.1}, {"bw": 5}, {"latency": "3ms"}, {"max_queue_size": 5}, {"to_switch": 5}),
+    *({"to_switch": {}, "loss": 0.1}, {"to_switch": {"bandwidth": 5}, "from_switch": {"bandwidth": 5}}),
 ]
 
 
@@ -217,12 +209,11 @@ def test_a_block_that_no_load_can_be_made_of(
 def test_a_member_that_the_topology_does_not_have(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps([NODE]))
-
-    def load(path: Path) -> Any:
-        return build_plan(load_config(config), load_scenarios(path), PlanOptions(machine_cores=1))
-
     value = {"scenarios": [reads(target=["etcd1", "etcd4"]), mixed(target="etcd5")]}
-    (told,) = refused(tmp_path, [value], load).values()
+    options = PlanOptions(machine_cores=1)
+    (told,) = refused(
+        tmp_path, [value], lambda path: build_plan(load_config(config), load_scenarios(path), options)
+    ).values()
     assert told.replace(str(config), "CONFIG") == snapshot
 
 
@@ -294,19 +285,15 @@ DOCUMENTED = """[
 """
 
 
-def test_the_documentation_shows_what_a_user_sees(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_documentation_shows_what_a_user_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.json").write_text(DOCUMENTED)
-    with pytest.raises(SystemExit):
-        cli.main(["check", "mine.json"])
-    shown = capsys.readouterr().err
+    shown = run("check", "mine.json").err
     assert len(shown.splitlines()) == 4
     assert f"```text\n{shown}```" in (Path(__file__).resolve().parents[2] / "docs" / "config.md").read_text()
 
 
-def test_a_list_of_very_many_problems_is_cut(tmp_path: Path) -> None:
+def test_a_list_of_very_many_problems_is_cut_and_too_many_of_something_hide_nothing(tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         load_config(path)
@@ -316,6 +303,14 @@ def test_a_list_of_very_many_problems_is_cut(tmp_path: Path) -> None:
     first, *shown, last = str(caught.value).splitlines()
     assert (len(caught.value.problems), len(shown)) == (300, 200)
     assert (first, last) == (f"{path} is refused:", "  and 100 more")
+    many = [NODE | {"ip": f"10.0.0.{index}"} for index in range(1, 103)]
+    many[7]["cpus"] = 0
+    found = problems(tmp_path, {"nodes": many, "etcd": {"data": "ram"}})
+    assert [problem.path for problem in found] == ["$.nodes", "$.nodes[7].cpus", "$.etcd.data"]
+    load = LOAD | {"clients": list(range(1, 11)), "rate": list(range(1, 201))}
+    value = {"scenarios": [txns(load=load), reads(load=LOAD | {"conns": 0}), reads(spanKeys=20_000)]}
+    found = problems(tmp_path, value, load_scenarios)
+    assert [one.path for one in found] == ["$.scenarios", "$.scenarios[1].load.conns", "$.scenarios[2].spanKeys"]
 
 
 # --- no mistake hides another -----------------------------------------------------------------------------------------
@@ -340,9 +335,7 @@ def combined(good: Any, mistakes: Mistakes) -> Iterator[tuple[tuple[str, ...], A
 CONFIG_MISTAKES: Mistakes = {
     "$.subnet": (("subnet",), 5),
     "$.more": (("more",), 1),
-    "$.nodes[0].cpus": (("nodes", 0, "cpus"), 0),
-    "$.nodes[0].mem": (("nodes", 0, "mem"), None),
-    "$.nodes[0].bw": (("nodes", 0, "bw"), 1),
+    **{f"$.nodes[0].{key}": (("nodes", 0, key), value) for key, value in {"cpus": 0, "mem": None, "bw": 1}.items()},
     "$.nodes[0].link.loss": (("nodes", 0, "link"), {"loss": []}),
     "$.nodes[1].ip": (("nodes", 1, "ip"), "10.0.0.1"),
     "$.nodes[1].name": (("nodes", 1, "name"), "etcd1"),
@@ -359,40 +352,20 @@ def test_no_mistake_of_a_config_hides_another(tmp_path: Path) -> None:
         assert {problem.path for problem in problems(tmp_path, value)} == set(paths), paths
 
 
+OF_LOAD = {"clients": 11, "conns": 0, "arrival": "poisson", "duration": "1s", "totl": 1}
+OF_BLOCK = {"type": "reed", "consistency": "x", "zipfExponent": 1, "countOnly": True, "verify": 5, "more": 1}
 BLOCK_MISTAKES: Mistakes = {
-    "type": (("type",), "reed"),
-    "load.clients": (("load", "clients"), 11),
-    "load.conns": (("load", "conns"), 0),
-    "load.arrival": (("load", "arrival"), "poisson"),
-    "load.duration": (("load", "duration"), "1s"),
-    "load.totl": (("load", "totl"), 1),
-    "consistency": (("consistency",), "x"),
-    "zipfExponent": (("zipfExponent",), 1),
-    "countOnly": (("countOnly",), True),
-    "verify": (("verify",), 5),
-    "more": (("more",), 1),
-    "target": (("target",), []),
+    **{key: ((key,), value) for key, value in (OF_BLOCK | {"target": []}).items()},
+    **{f"load.{key}": (("load", key), value) for key, value in OF_LOAD.items()},
 }
 # Which of them only the type of the block tells.
-NEED_TYPE = {"countOnly"}
 
 
 def test_no_mistake_of_a_block_hides_another(tmp_path: Path) -> None:
-    """Beside a mistake of the data set, of another block and of the file itself."""
+    """Beside a mistake of the data set, of another block and of the file itself; one needs the type of the block."""
     small = writes(data={"keySize": 1, "valSize": 1}, load=LOAD | {"total": 100})
     for paths, block in combined(reads(keysOnly=True), BLOCK_MISTAKES):
         value = {"scenarios": [block, txns(), txns(), small], "dataset": {"keys": 0}}
-        told = {f"$.scenarios[0].{path}" for path in paths if "type" not in paths or path not in NEED_TYPE}
+        told = {f"$.scenarios[0].{path}" for path in paths if "type" not in paths or path != "countOnly"}
         found = {problem.path for problem in problems(tmp_path, value, load_scenarios)}
         assert found == told | {"$.scenarios[2]", "$.scenarios[3].data.keySize", "$.dataset.keys"}, paths
-
-
-def test_too_many_of_something_hide_nothing(tmp_path: Path) -> None:
-    many = [NODE | {"ip": f"10.0.0.{index}"} for index in range(1, 103)]
-    many[7]["cpus"] = 0
-    found = problems(tmp_path, {"nodes": many, "etcd": {"data": "ram"}})
-    assert [problem.path for problem in found] == ["$.nodes", "$.nodes[7].cpus", "$.etcd.data"]
-    load = LOAD | {"clients": list(range(1, 11)), "rate": list(range(1, 201))}
-    value = {"scenarios": [txns(load=load), reads(load=LOAD | {"conns": 0}), reads(spanKeys=20_000)]}
-    found = problems(tmp_path, value, load_scenarios)
-    assert [one.path for one in found] == ["$.scenarios", "$.scenarios[1].load.conns", "$.scenarios[2].spanKeys"]

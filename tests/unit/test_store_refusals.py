@@ -42,8 +42,6 @@ def refused(folder: Path, act: Callable[[], object]) -> list[str]:
     ]
 
 
-# --- files of endpoints -----------------------------------------------------------------------------------------------
-
 HTTP = {"kind": "http", "put": "/p?id={key}", "get": "/g?id={key}", "delete": "/d?id={key}"}
 STAY = {"kind": "http", "put": "/{key}", "get": "/{key}", "keys": "stay"}
 A, S = {"endpoints": ["http://a:1"]}, {"endpoints": ["https://a:1"]}
@@ -89,8 +87,6 @@ def test_endpoints(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     assert found == snapshot and all("line 1, column " in problem for of_one in found.values() for problem in of_one)
 
 
-# --- topologies -------------------------------------------------------------------------------------------------------
-
 NODES = [
     {"name": f"m{number}", "ip": f"10.0.0.{number}", "mem": "512m", "cpus": 1, "bandwidth": 1000, "link_delay": "3ms"}
     for number in (1, 2, 3)
@@ -99,7 +95,7 @@ PROGRAM = {**HTTP, "binary": "program", "port": 8080}
 del PROGRAM["delete"]
 TOPOLOGIES: list[dict[str, Any]] = [
     *({"store": store} for store in (
-        "etdc", 3, {}, {"kind": "redis"}, "http",
+        "etdc", 3, {}, {"kind": "redis"}, "http", "zetcd",
         *({"kind": "etcd", **more} for more in (
             {"versoin": "3.6.8"}, {"version": 3.6}, {"version": "latest"}, {"version": "3.5.9"},
             {"version": "3.6.8/../x"}, {"binary": "program"}, {"flags": ["x"]},
@@ -159,8 +155,6 @@ def test_topologies(folder: Path, snapshot: SnapshotAssertion) -> None:
     assert found == snapshot
 
 
-# --- scenarios --------------------------------------------------------------------------------------------------------
-
 LOAD = {"total": 10, "clients": 1, "conns": 1}
 ENDLESS = {"duration": "1s", "clients": 1, "conns": 1}
 READ = {"type": "read", "load": LOAD, "consistency": ["l"]}
@@ -216,12 +210,8 @@ def test_scenarios(folder: Path, snapshot: SnapshotAssertion) -> None:
     for store in (ZOOKEEPER, CONSUL):
         found[f"profile {store['store']}"] = refused(folder, lambda s=store: planned(folder, s, READ, profile=("cpu",)))
     assert found == snapshot
-
-
-def test_what_is_taken(folder: Path) -> None:
-    assert planned(folder, CONSUL_THERE, READ, "a.b/..c/")
-    for block in (READ, {**READ, "consistency": ["l", "s"]}, TXN):
-        assert planned(folder, ZETCD, block)
-    assert planned(folder, CONSUL, DEFAULT)
-    assert load_config(written(folder / "e.json", {"store": "etcd", **A, "prefix": "//ü/"})).external is not None
-    assert load_config(written(folder / "c.json", {"store": "consul", **A, "prefix": "ü/b/"})).external is not None
+    # What is taken.
+    assert planned(folder, CONSUL_THERE, READ, "a.b/..c/") and planned(folder, CONSUL, DEFAULT)
+    assert all(planned(folder, ZETCD, block) for block in (READ, {**READ, "consistency": ["l", "s"]}, TXN))
+    for store, prefix in (("etcd", "//ü/"), ("consul", "ü/b/")):
+        assert load_config(written(folder / "e.json", {"store": store, **A, "prefix": prefix})).external is not None
