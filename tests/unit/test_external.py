@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from containernet_env.config.plan import Plan, config_hash, plan_values
 from containernet_env.config.planning import keys_of
 from containernet_env.config.topologies import load_config
 from containernet_env.hosts.http import TcpConnection
-from containernet_env.model.config import Endpoint, HttpService
+from containernet_env.model.config import Endpoint
 from containernet_env.model.findings import counts
 from containernet_env.model.outcome import ClientRtt, RunFacts
 from containernet_env.model.scenario import Keys, Scenario, Span
@@ -74,13 +75,12 @@ def test_endpoints_are_members_by_their_order(tmp_path: Path) -> None:
 def test_a_name_that_no_host_can_have_gives_no_answer() -> None:
     for connection in (TcpConnection("h..x", 1), TcpConnection(f"{'a' * 64}.x", 1)):
         assert not connection.speaks_tls(60.0)
-        for ask in (
-            lambda c=connection: c.open(1, timeout_s=60.0),
-            lambda c=connection: c.rtt_ns(60.0),
-            lambda c=connection: c.request_bytes(1, "/", timeout_s=60.0),
-        ):
+        asks: list[tuple[Callable[..., object], tuple[Any, ...]]] = [
+            (connection.open, (1,)), (connection.rtt_ns, ()), (connection.request_bytes, (1, "/")),
+        ]  # fmt: skip
+        for ask, words in asks:
             with pytest.raises(NoAnswerError, match="has a name that no host can have"):
-                ask()
+                ask(*words, timeout_s=60.0)
 
 
 def test_options_of_hosts_and_links_of_ours_are_refused(tmp_path: Path) -> None:
@@ -90,12 +90,11 @@ def test_options_of_hosts_and_links_of_ours_are_refused(tmp_path: Path) -> None:
         "--fresh", "--retry-invalid 1", "--profile cpu", "--strict", "--seed 1", "--rtt-tolerance 1ms",
     ):  # fmt: skip
         done = CliRunner().invoke(run_command, [str(config), str(out), "--quick", *words.split()])
-        assert done.exit_code and "external cluster" in f"{done.output} {done.exception}", words
-        assert not out.exists()
+        assert done.exit_code and "external cluster" in f"{done.output} {done.exception}" and not out.exists(), words
 
 
 def test_what_is_done_to_hosts_and_links_of_ours_is_refused_and_all_without_consent(tmp_path: Path) -> None:
-    config, out, scenarios = written(tmp_path, PLAIN), tmp_path / "out.csv", tmp_path / "scenarios.json"
+    config, out, scenarios = written(tmp_path, PLAIN), tmp_path / "out.csv", tmp_path / "events.json"
     load, data = {"duration": "5s", "clients": 1, "conns": 1}, {"keySize": 8, "valSize": 8}
     block = {"type": "write", "load": load, "data": data, "target": "cluster"}
     scenarios.write_text(json.dumps({"scenarios": [{**block, "events": [{"at": "1s", "kill": "leader"}]}]}))
@@ -114,9 +113,7 @@ def test_what_is_done_to_hosts_and_links_of_ours_is_refused_and_all_without_cons
     require_consent(prepare(config, None, quick=True), True)
 
 
-def test_the_password_is_of_a_file_or_the_environment_and_not_on_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_password_is_of_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     external = load_config(written(tmp_path, SECURED)).external
     assert external is not None
     with pytest.raises(UsageError, match=r"password file .*secret cannot be read"):
@@ -177,7 +174,7 @@ def test_a_row_has_what_was_measured_and_nothing_of_hosts_and_links(tmp_path: Pa
     assert not counts("unknown", "usage") and not counts("-", "-")
 
 
-def test_what_is_no_member_of_etcd_is_an_error_and_no_traceback() -> None:
+def test_what_is_no_member_of_etcd_or_a_learner_is_an_error_and_no_traceback(tmp_path: Path) -> None:
     host, answers = SimpleNamespace(name="etcd1"), ({}, [], None, {"header": {}})
     for answer in (*answers, {"header": {"member_id": "1"}, "raftTerm": "x"}):
         connection: Any = SimpleNamespace(request_json=lambda *_, answer=answer, **__: answer)
@@ -185,32 +182,27 @@ def test_what_is_no_member_of_etcd_is_an_error_and_no_traceback() -> None:
             EtcdMember(MemberPlace(host, "10.0.0.1", connection)).status()  # type: ignore[arg-type]
         with pytest.raises(RunError, match="without a token"):
             LoggedIn(connection, Login("bench", "secret")).log_in()
+    config, header = config_of(tmp_path, "etcd", ["http://10.0.0.9:2379"]), {"cluster_id": "1", "member_id": "2"}
+    learner = {"etcdserver": "3.6.8", "header": header, "leader": "1", "version": "3.6.8", "isLearner": True}
+    for refused in (False, True):  # a learner that has users refuses the query of its status
+
+        def request_json(port: int, method: str, path: str, *_: Any, refused: bool = refused, **__: Any) -> Any:
+            if refused and path != "/version":
+                raise HttpError(400, None, "etcdserver: rpc not supported for learner")
+            return learner
+
+        connection = SimpleNamespace(request_json=request_json)
+        connection.with_headers = lambda headers, held=connection: held
+        (problem,) = ExternalEtcd(config, [connection], None, OwnKeys("p/")).look(1.0).problems
+        assert problem.startswith("http://10.0.0.9:2379 is a learner, which takes no writes and no linearizable reads")
 
 
-@pytest.mark.parametrize("refused", [False, True])
-def test_an_endpoint_of_a_learner_is_named(tmp_path: Path, refused: bool) -> None:
-    """By its status; a learner that has users refuses that."""
+def test_the_newest_term_names_the_leader_also_one_that_answered_before_it() -> None:
+    for leader, led in (("1", Leadership("etcd1", 5)), ("9", None)):
+        statuses = MemberStatus("1", "9", 4, "3.6"), MemberStatus("2", leader, 5, "3.6")
+        looks = (MemberLook(f"etcd{status.member_id}", "http://10.0.0.1:2379", status=status) for status in statuses)
+        assert ClusterLook((*looks,)).led() == led
 
-    def request_json(port: int, method: str, path: str, body: Any = None, **options: Any) -> Any:
-        if refused and path != "/version":
-            raise HttpError(400, None, "etcdserver: rpc not supported for learner")
-        header = {"cluster_id": "1", "member_id": "2"}
-        return {"etcdserver": "3.6.8", "header": header, "leader": "1", "version": "3.6.8", "isLearner": True}
-
-    connection = SimpleNamespace(request_json=request_json, with_headers=lambda headers: connection)
-    config = config_of(tmp_path, "etcd", ["http://10.0.0.9:2379"])
-    (problem,) = ExternalEtcd(config, [connection], None, OwnKeys("p/")).look(1.0).problems  # type: ignore[list-item]
-    assert problem.startswith("http://10.0.0.9:2379 is a learner, which takes no writes and no linearizable reads")
-
-
-@pytest.mark.parametrize(("leader", "led"), [("1", Leadership("etcd1", 5)), ("9", None)])
-def test_the_newest_term_names_the_leader_also_one_that_answered_before_it(leader: str, led: Leadership | None) -> None:
-    statuses = MemberStatus("1", "9", 4, "3.6"), MemberStatus("2", leader, 5, "3.6")
-    looks = (MemberLook(f"etcd{status.member_id}", "http://10.0.0.1:2379", status=status) for status in statuses)
-    assert ClusterLook((*looks,)).led() == led
-
-
-# --- services of which only URLs are known ----------------------------------------------------------------------------
 
 DATASET = {"keyPrefix": "data/", "keySize": 4, "valSize": 64, "keys": 100}
 LOAD = {"total": 300, "clients": 2, "conns": 1, "warmup": 50}
@@ -222,15 +214,6 @@ def service_plan(folder: Path, *blocks: Any, store: Any = SERVICE, **more: Any) 
     scenarios = folder / "scenarios.json"
     scenarios.write_text(json.dumps({"dataset": DATASET, "scenarios": list(blocks)}))
     return prepare(endpoints_file(folder, store, ["http://10.0.0.1:8080"], **more), scenarios)
-
-
-def test_a_service_is_what_its_file_says(tmp_path: Path) -> None:
-    success, urls = {"put": 201, "delete": [202, 404]}, ["http://10.0.0.1:8080"]
-    config = config_of(tmp_path, {**SERVICE, "success": success, "missing": [404, 410]}, urls)
-    assert [node.name for node in config.nodes] == ["http1"]
-    paths = SERVICE["put"], SERVICE["get"], SERVICE["delete"]
-    assert config.store.service == HttpService(*paths, (201,), (200,), (202, 404), (404, 410))
-    assert not config.keys_stay and config_of(tmp_path, STAY, urls).keys_stay
 
 
 def test_the_keys_of_a_run_are_those_of_its_loads(tmp_path: Path) -> None:
@@ -245,13 +228,14 @@ def test_the_keys_of_a_run_are_those_of_its_loads(tmp_path: Path) -> None:
 
 def test_requests_have_the_templates_and_no_member_leads(tmp_path: Path) -> None:
     plan = service_plan(tmp_path, PUTS, GETS)
-    ends = {"http1": "10.0.0.1:8080"}
-    write, read = (planned.scheduled.scenario for planned in plan.scenarios)
-    _, body = request_of(write, ends, 60.0, terms=plan.store.load_terms)
-    assert (body["store"], body["putPath"], body["putCodes"]) == ("http", SERVICE["put"], "200,201,204")
-    assert body["targetMember"] == "10.0.0.1:8080" and "targetLeader" not in body and "getPath" not in body
-    _, body = request_of(read, ends, 60.0, terms=plan.store.load_terms)
-    assert (body["getPath"], body["getCodes"], body["absentCodes"]) == (SERVICE["get"], "200", "404")
+    write, read = (
+        request_of(item.scheduled.scenario, {"http1": "10.0.0.1:8080"}, 60.0, terms=plan.store.load_terms)[1]
+        for item in plan.scenarios
+    )
+    of_put = ("store", "putPath", "putCodes", "targetMember")
+    assert [write[key] for key in of_put] == ["http", SERVICE["put"], "200,201,204", "10.0.0.1:8080"]
+    assert "targetLeader" not in write and "getPath" not in write
+    assert [read[key] for key in ("getPath", "getCodes", "absentCodes")] == [SERVICE["get"], "200", "404"]
     one = config_hash(service_plan(tmp_path, PUTS))
     assert one == config_hash(service_plan(tmp_path, PUTS, prefix="p/"))
     assert one != config_hash(service_plan(tmp_path, PUTS, store={**SERVICE, "put": "/v0/entity?id={key}&ack=3"}))

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from click.testing import CliRunner
@@ -30,7 +31,7 @@ from containernet_env.runs.external import LocalServer
 from containernet_env.runs.external_access import usable
 from containernet_env.stores.external import ExternalCluster, OwnKeys
 from containernet_env.stores.zookeeper.cluster import MARK
-from tests.simulated_time import World, simulated
+from tests.simulated_time import START_NS, World, simulated
 from tests.unit import fake_servers
 from tests.unit.fake_servers import (
     KEYS,
@@ -94,40 +95,43 @@ def test_a_cluster_is_looked_at_and_nothing_is_written(network: Network, tmp_pat
     assert all(request.startswith("GET ") for request in one.requests)
 
 
-def same_member(cluster: Any) -> None:
-    cluster.servers[1].number = cluster.servers[0].number
-
-
-def one_without_quorum(cluster: Any) -> None:
-    cluster.servers[2].serves = False
-
-
 READ = f"GET /v1/kv/{PREFIX}?consistent"
+SELF, SRVR = "GET /v1/agent/self", "Zookeeper version: 3.8.0\nZxid: 0x1\nMode: observer\n"
+TO_TLS = b"Client sent an HTTP request to an HTTPS server."
+REFUSED_WORD = "srvr is not executed because it is not in the whitelist.\n"
+
+
+def change(**values: Any) -> Callable[[Any], object]:
+    return lambda found: vars(found).update(values)
+
+
+def change_server(at: int, /, **values: Any) -> Callable[[Any], object]:
+    return lambda found: vars(found.servers[at]).update(values)
+
+
+def answering(status: int, body: bytes, request: str = SELF) -> Callable[[Any], object]:
+    return lambda found: found.set_answer(request, status, body)
+
+
 WRONG: dict[str, tuple[str, int, Callable[[Any], object]]] = {
-    "same member": ("consul", 2, same_member),
-    "no leader": ("consul", 2, lambda found: setattr(found, "leader", None)),
-    "no consistent read": ("consul", 1, lambda found: found.set_answer(READ, 500, b"rpc error: No cluster leader")),
-    "denied": ("consul", 1, lambda found: setattr(found, "denied", "/v1/agent")),
-    "reads denied": ("consul", 1, lambda found: setattr(found, "denied", "/v1/kv")),
-    "nothing": ("consul", 1, lambda found: found.set_answer("GET /v1/agent/self", 200, b"{}")),
-    "a list": ("consul", 1, lambda found: found.set_answer("GET /v1/agent/self", 200, b"[]")),
-    "a client agent": ("consul", 1, lambda found: found.set_answer("GET /v1/agent/self", 200, b'{"Stats": {}}')),
-    "no Consul": ("consul", 1, lambda found: found.set_answer("GET /v1/agent/self", 404, b"404 page not found")),
-    "TLS": ("consul", 1, lambda found: setattr(found.servers[0], "speaks_tls", True) or found.set_answer(
-        "GET /v1/agent/self", 400, b"Client sent an HTTP request to an HTTPS server."
-    )),
-    "gone": ("consul", 2, lambda found: setattr(found.servers[1], "gone", True)),
-    "zookeeper: no quorum": ("zookeeper", 3, lambda found: setattr(found, "leader", None)),
-    "zookeeper: one without": ("zookeeper", 3, one_without_quorum),
-    "zookeeper: same member": ("zookeeper", 2, same_member),
-    "zookeeper: not allowed": ("zookeeper", 1, lambda found: setattr(
-        found, "word", "srvr is not executed because it is not in the whitelist.\n"
-    )),
-    "zookeeper: HTTP": ("zookeeper", 1, lambda found: setattr(found, "word", "HTTP/1.1 400 Bad Request\r\n")),
-    "zookeeper: observer": ("zookeeper", 1, lambda found: setattr(
-        found, "word", "Zookeeper version: 3.8.0\nZxid: 0x1\nMode: observer\n"
-    )),
-}  # fmt: skip
+    "same member": ("consul", 2, change_server(1, number=0)),
+    "no leader": ("consul", 2, change(leader=None)),
+    "no consistent read": ("consul", 1, answering(500, b"rpc error: No cluster leader", READ)),
+    "denied": ("consul", 1, change(denied="/v1/agent")),
+    "reads denied": ("consul", 1, change(denied="/v1/kv")),
+    "nothing": ("consul", 1, answering(200, b"{}")),
+    "a list": ("consul", 1, answering(200, b"[]")),
+    "a client agent": ("consul", 1, answering(200, b'{"Stats": {}}')),
+    "no Consul": ("consul", 1, answering(404, b"404 page not found")),
+    "TLS": ("consul", 1, change_server(0, speaks_tls=True, answers={SELF: (400, TO_TLS)})),
+    "gone": ("consul", 2, change_server(1, gone=True)),
+    "zookeeper: no quorum": ("zookeeper", 3, change(leader=None)),
+    "zookeeper: one without": ("zookeeper", 3, change_server(2, serves=False)),
+    "zookeeper: same member": ("zookeeper", 2, change_server(1, number=0)),
+    "zookeeper: not allowed": ("zookeeper", 1, change(word=REFUSED_WORD)),
+    "zookeeper: HTTP": ("zookeeper", 1, change(word="HTTP/1.1 400 Bad Request\r\n")),
+    "zookeeper: observer": ("zookeeper", 1, change(word=SRVR)),
+}
 
 
 def test_why_a_cluster_cannot_be_measured(network: Network, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
@@ -160,9 +164,8 @@ def test_a_member_that_answers_nothing_is_given_up_and_named(
     consul, zookeeper, (one,) = ConsulCluster(network, 2), ZooKeeperCluster(network, 2), services(network, 1)
     consul.servers[1].silent = zookeeper.servers[1].silent = zookeeper.servers[1].speaks_tls = one.silent = True
     clusters = opened(of(tmp_path, consul)), opened(of(tmp_path, zookeeper)), service(tmp_path, one.url)
-    began_ns = world.now_ns
-    reported = {cluster.members[0].name.rstrip("1"): cluster.look(5).problems for cluster in clusters}
-    assert reported == snapshot and world.now_ns - began_ns == 3 * 5 * 10**9
+    assert {cluster.members[0].name.rstrip("1"): cluster.look(5).problems for cluster in clusters} == snapshot
+    assert world.now_ns - START_NS == 3 * 5 * 10**9
 
 
 @simulated()
@@ -191,12 +194,11 @@ def test_keys_that_are_there_are_found_as_far_as_they_can_be(network: Network, t
 
 def test_what_is_tried_is_taken_back(network: Network, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     consul, zookeeper, (one,) = ConsulCluster(network, 2), ZooKeeperCluster(network, 3), services(network, 1)
-    reported = {}
     cluster = opened(of(tmp_path, consul))
     assert cluster.may_load() is None and cluster.try_write() is None and consul.values == {}
     consul.denied = "/v1/kv/"
     queried = len(consul.servers[1].requests)
-    reported["consul, denied"] = cluster.try_write()
+    reported = {"consul, denied": cluster.try_write()}
     assert len(consul.servers[1].requests) == queried, "another one would refuse it, too"
     consul.denied = None
     consul.set_answer(f"DELETE /v1/kv/{KEYS.name(0)}", 200, b"false")
@@ -213,14 +215,14 @@ def test_what_is_tried_is_taken_back(network: Network, tmp_path: Path, snapshot:
     cluster = service(tmp_path, one.url)
     assert cluster.try_write() is None and one.values == {}
     assert one.requests == ["PUT /v0/entity?id=p%2F1%2F0000&ack=2", "DELETE /v0/entity?id=p%2F1%2F0000"]
-    one.statuses["DELETE"] = 405
-    reported["http, not deleted"] = cluster.try_write()
-    one.statuses["DELETE"] = 404
-    reported["http, still there"] = cluster.try_write()
-    one.statuses["PUT"] = 404
-    reported["http, no put"] = cluster.try_write()
-    one.gone = True
-    reported["http, gone"] = cluster.try_write()
+    for name, changes in (
+        ("not deleted", {"statuses": {"DELETE": 405}}),
+        ("still there", {"statuses": {"DELETE": 404}}),
+        ("no put", {"statuses": {"PUT": 404}}),
+        ("gone", {"gone": True}),
+    ):
+        change(**changes)(one)
+        reported[f"http, {name}"] = cluster.try_write()
     assert reported == snapshot
 
 
@@ -313,14 +315,12 @@ def test_what_a_member_holds_when_it_falls_silent_the_others_wait_for(network: N
 def test_a_delete_that_a_service_refuses_is_an_error_unless_it_does_so_once(network: Network, tmp_path: Path) -> None:
     (one,) = services(network, 1)
     filled(one)
-    for status in (403, 500):
-        one.statuses["DELETE"] = status
+    for one.statuses in ({"DELETE": 403}, {"DELETE": 500}):
         one.requests.clear()
-        with pytest.raises(RunError, match=rf"HTTP {status}: DELETE at 10\.8\.0\.1:80"):
+        with pytest.raises(RunError, match=rf"HTTP {one.statuses['DELETE']}: DELETE at 10\.8\.0\.1:80"):
             service(tmp_path, one.url).remove_keys()
         assert len(set(one.requests)) <= 16
-    del one.statuses["DELETE"]
-    one.refusals = 1
+    one.statuses, one.refusals = {}, 1
     assert service(tmp_path, one.url).remove_keys() == 1350 and len(one.values) == 5
 
 
@@ -364,12 +364,13 @@ def test_each_request_to_consul_carries_the_token(
     assert LocalServer(tmp_path, tmp_path, config.external, None).request == {"tokenFile": "token"}
     values = topology_values(config)
     assert values["token_file"] == str(token) and "t-123" not in json.dumps(values)
-    for content, reported in (
-        (b"", "has no token on its first line"),
-        (b"\n", "has no token"),
-        (b"a b\n", "visible ASCII"),
-        (b"\xff", "no text"),
-    ):
+    contents = {
+        b"": "has no token on its first line",
+        b"\n": "has no token",
+        b"a b\n": "visible ASCII",
+        b"\xff": "no text",
+    }
+    for content, reported in contents.items():
         token.write_bytes(content)
         with pytest.raises(UsageError, match=reported):
             opened(config)
@@ -455,31 +456,22 @@ def cleaned(config: Config) -> list[str]:
     return found
 
 
-class _Killed(BaseException):
-    """SIGKILL: nothing is caught or cleaned up any more."""
-
-
 @pytest.mark.parametrize("call", ["write_bytes", "rename", "rmtree"])
 def test_a_run_that_is_killed_while_it_makes_or_removes_its_folder_leaves_none(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, over: Over
+    home: Path, tmp_path: Path, call: str, over: Over
 ) -> None:
     config = config_of(tmp_path, "etcd", ["http://10.1.0.1:2379"])
     folder = external_access.begin(config, "abc", "cluster-1", OWN) if call == "rmtree" else home
     kept = [home / "abc.mine", home / "mine"]
     for path in kept:
         path.mkdir(parents=True)
-    with monkeypatch.context() as struck:
-
-        def killed(*of: object, **more: object) -> None:
-            struck.undo()
-            raise _Killed
-
-        struck.setattr(shutil if call == "rmtree" else Path, call, killed)
-        with pytest.raises(_Killed):
-            if call == "rmtree":
-                external_access.end(folder)
-            else:
-                external_access.begin(config, "abc", "cluster-1", OWN)
+    # SIGKILL: nothing is caught or cleaned up any more.
+    killed = mock.patch.object(shutil if call == "rmtree" else Path, call, side_effect=GeneratorExit)
+    with killed, pytest.raises(GeneratorExit):
+        if call == "rmtree":
+            external_access.end(folder)
+        else:
+            external_access.begin(config, "abc", "cluster-1", OWN)
     for left in (1, 0):
         external_access.clean_up(config, "cluster-1", pytest.fail, pytest.fail)
         assert len(list(home.iterdir())) == len(kept) + left, "what another process makes stays"
@@ -538,9 +530,7 @@ def test_keys_are_deleted_by_the_requests_of_the_run_at_its_endpoints(
     assert len(set.union(*deleted)) == (FEW.count if queried else 0)
 
 
-def test_a_run_on_record_elsewhere_is_reported_and_check_prints_what_the_members_are(
-    network: Network, tmp_path: Path, over: Over
-) -> None:
+def test_a_run_on_record_elsewhere_is_reported(network: Network, tmp_path: Path, over: Over) -> None:
     def printed(command: Any) -> str:
         done = CliRunner().invoke(command, [str(tmp_path / "endpoints.json")])
         assert done.exit_code == 0, done.output

@@ -80,9 +80,8 @@ EACH_OF_FIVE = {to(f"m{n}", READ): ms for n, ms in enumerate((14, 18, 34, 174, 1
 FREE = {to("cluster", LOCAL, clients=9, conns=9): 0, ALL_WRITE: 1}
 
 
-@pytest.mark.parametrize(
-    ("floor", "leader", "dead", "wanted"),
-    [
+def test_floors_are_those_worked_by_hand() -> None:
+    cases: list[tuple[Floor, str | None, tuple[str, ...], dict[Scenario, Any]]] = [
         # One member answers after its own sync. Client 1 ms, member 3 ms: 8 ms there and back.
         (floor_of(link(3), client=link(1), sync_ms=2.0), "m1", (), {WRITE: 8 + 2, READ: 8, LOCAL: 8}),
         # 3 ms each, client without delay: 6 ms to a member, 12 ms between two; the leader's sync hides in the quorum's.
@@ -125,12 +124,9 @@ FREE = {to("cluster", LOCAL, clients=9, conns=9): 0, ALL_WRITE: 1}
         (TWO, "m1", ("m2",), {WRITE: None}),
         (THREE, "m1", ("m2",), {to("m2", WRITE): None}),
         (Floor(ETCD, THREE._topology, {}), "m1", (), {WRITE: None, READ: 18}),
-    ],
-)
-def test_floors_are_those_worked_by_hand(
-    floor: Floor, leader: str | None, dead: tuple[str, ...], wanted: dict[Scenario, float | None]
-) -> None:
-    assert {scenario: ms(floor, scenario, leader, dead) for scenario in wanted} == wanted
+    ]
+    for floor, leader, dead, wanted in cases:
+        assert {scenario: ms(floor, scenario, leader, dead) for scenario in wanted} == wanted, (leader, dead)
 
 
 def test_small_messages_at_low_rates_and_many_keys_take_their_time() -> None:
@@ -240,9 +236,9 @@ ONES = (1, 1, 1)
 NO_FORCE = {"kind": "zookeeper", "flags": {"forceSync": "no"}}
 
 
-@pytest.mark.parametrize(
-    ("store", "delays", "syncs", "expected"),
-    [
+def test_the_floor_is_what_the_protocol_waits_for(tmp_path: Path) -> None:
+    """``syncs`` are in ms, ``None`` of the dead; targets are members' numbers. The first member leads."""
+    cases: list[tuple[Any, tuple[int, ...], tuple[float | None, ...], dict[tuple[str, Any], float]]] = [
         # 6 ms to the client, 12 ms between members; two syncs of 1 ms at each of two members. Heartbeats that are under
         # way already may tell that it leads, so a read waits for none.
         ("consul", EQUAL, ONES, {
@@ -277,22 +273,17 @@ NO_FORCE = {"kind": "zookeeper", "flags": {"forceSync": "no"}}
         (PROXIED, NEAR_AND_FAR, (1, 2, 3), {
             ("write", 1): 2 + 6 + 2, ("read l", 1): 2 + 6, ("read s", 3): 8, ("write", 2): 4 + 6 + 6 + 2,
         }),
-    ],
-)  # fmt: skip
-def test_the_floor_is_what_the_protocol_waits_for(
-    tmp_path: Path, store: Any, delays: tuple[int, ...], syncs: tuple[float | None, ...],
-    expected: dict[tuple[str, int | str], float],
-) -> None:  # fmt: skip
-    """``syncs`` are in ms, ``None`` of the dead; targets are members' numbers. The first member leads."""
-    plan = planned(tmp_path, store, [f"{delay}ms" for delay in delays])
-    names = [node.name for node in plan.config.nodes]
-    times = {name: 1e6 * (sync or 1) for name, sync in zip(names, syncs, strict=True)}
-    living = [name for name, sync in zip(names, syncs, strict=True) if sync is not None]
-    floor, found = Floor(plan.store, plan.topology, times), {}
-    for kind, target in expected:
-        queried = scenario(kind, target=target if isinstance(target, str) else names[target - 1])
-        found[kind, target] = (floor.median_s(queried, names[0], living) or -1) * 1e3
-    assert found == pytest.approx(expected, abs=1e-6)
+    ]  # fmt: skip
+    for store, delays, syncs, expected in cases:
+        plan = planned(tmp_path, store, [f"{delay}ms" for delay in delays])
+        names = [node.name for node in plan.config.nodes]
+        times = {name: 1e6 * (sync or 1) for name, sync in zip(names, syncs, strict=True)}
+        living = [name for name, sync in zip(names, syncs, strict=True) if sync is not None]
+        floor, found = Floor(plan.store, plan.topology, times), {}
+        for kind, target in expected:
+            queried = scenario(kind, target=target if isinstance(target, str) else names[target - 1])
+            found[kind, target] = (floor.median_s(queried, names[0], living) or -1) * 1e3
+        assert found == pytest.approx(expected, abs=1e-6), (store, delays, syncs)
 
 
 def test_sizes_are_those_of_the_protocol() -> None:

@@ -7,61 +7,33 @@ from typing import Any
 
 import pytest
 
-from containernet_env.base.errors import ConfigError, RunError
+from containernet_env.base.errors import RunError
 from containernet_env.base.programs import read_program
 from containernet_env.config.plan import Plan, config_hash, plan_values
-from containernet_env.config.stores import RawProgram
-from containernet_env.config.topologies import load_config
-from containernet_env.config.writer import topology_values
-from containernet_env.model.kinds import keys_of
 from containernet_env.model.usage import Leadership
 from containernet_env.stores import cluster as members
-from containernet_env.stores.cluster import MemberPlace, Waits, Written
+from containernet_env.stores.cluster import MemberPlace, Waits
 from tests.simulated_time import simulated
 from tests.unit import fake_servers, store_files
 from tests.unit.fake_servers import Network, Service, places_of, services
-from tests.unit.test_config import config_again
+from tests.unit.test_store_plans import PROGRAM
+from tests.unit.test_store_plans import SERVICE as STORE
 
 network = fake_servers.network
-PROGRAM = "/bin/true"
-STORE = {
-    "kind": "http",
-    "binary": PROGRAM,
-    "arguments": ["--listen={ip}:{port}", "--id={index}", "--peers={peers}", "--name={name}", "--data={data}"],
-    "port": 8080,
-    "put": "/v0/entity?id={key}&ack=2",
-    "get": "/v0/entity?id={key}&from=2",
-    "success": {"put": 201},
-}
-
-
-def topology(folder: Path, store: Any = STORE, **more: Any) -> Path:
-    return store_files.topology(folder, store, **more)
 
 
 def planned(folder: Path, **store: Any) -> Plan:
     return store_files.planned(folder, {**STORE, **store})
 
 
-def test_what_a_file_says_is_what_is_written_and_what_counts(tmp_path: Path) -> None:
+def test_what_a_file_says_is_what_counts(tmp_path: Path) -> None:
     plan, program = planned(tmp_path), read_program(Path(PROGRAM))
     assert plan.store.image.binary == program and plan.store.version == program.short
     assert plan_values(plan)["http"]["binary_sha256"] == program.sha256
-    config = load_config(topology(tmp_path, {**STORE, "health": "/status"}, http={"data": "tmpfs"}))
-    assert config.store.service is not None and config.store.service.health == "/status"
-    assert config_again(tmp_path, config) == config
-    assert topology_values(config)["store"]["arguments"] == STORE["arguments"]
-    own = config_hash(planned(tmp_path))
     others: list[dict[str, Any]] = [{"port": 8081}, {"arguments": []}, {"missing": [404, 410]}, {"health": "/x"}]
     for other in (*others, {"put": "/v0/entity?id={key}&ack=3"}):
-        assert own != config_hash(planned(tmp_path, **other)), other
-    assert own == config_hash(planned(tmp_path, missing=404))
-    # A word alone is no service.
-    with pytest.raises(ConfigError, match="has no binary") as raised:
-        load_config(topology(tmp_path, "http"))
-    (problem,) = raised.value.problems
-    needed = [name for name, key in keys_of(RawProgram).items() if key.is_required] + ["binary"]
-    assert all(f'"{name}": ' in str(problem.allowed) for name in needed), problem.allowed
+        assert config_hash(plan) != config_hash(planned(tmp_path, **other)), other
+    assert config_hash(plan) == config_hash(planned(tmp_path, missing=404))
 
 
 def of(found: list[Service]) -> list[MemberPlace]:
@@ -70,24 +42,7 @@ def of(found: list[Service]) -> list[MemberPlace]:
 
 
 @simulated()
-def test_members_are_ready_when_each_answers_a_read(network: Network, tmp_path: Path) -> None:
-    plan = planned(tmp_path)
-    found = services(network, 3)
-    cluster = plan.store.cluster(of(found))
-    assert cluster.leadership() == Leadership("http1", None) and cluster.version() == plan.store.version
-    found[0].statuses["GET"] = 500
-    assert cluster.leadership() == Leadership("http1", None) and not cluster.answers(0.2)
-    del found[0].statuses["GET"]
-    assert cluster.answers(2.0)
-    found[0].values["k/1"] = b"one"
-    reported = list(cluster.written("k/", 0, ["k/1", "k/2"], 2.0).writes)
-    assert reported == [Written(0, "k/1", "one"), Written(0, "k/2", None)]
-    assert {request.partition("?")[0] for one in found for request in one.requests} == {"GET /v0/entity"}
-    cluster.close()
-
-
-@simulated()
-def test_a_member_that_is_well_and_reads_nothing_is_not_ready(
+def test_a_member_that_reads_nothing_is_not_ready(
     network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A read may ask other members: 500 stands for one that waits for those in vain, so it is no ping."""

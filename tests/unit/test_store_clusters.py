@@ -29,9 +29,6 @@ network = fake_servers.network
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "consul"
 
 
-# --- Consul -----------------------------------------------------------------------------------------------------------
-
-
 def servers_of(network: Network) -> tuple[consul.ConsulCluster, ConsulCluster]:
     found = ConsulCluster(network, 3)
     places = places_of("consul", (server.connection for server in found.servers))
@@ -89,20 +86,18 @@ def test_keys_are_listed_by_a_consistent_read(network: Network) -> None:
 
 
 def test_writes_of_the_log_are_counted_with_their_mean() -> None:
+    sums, counts = (f"consul_raft_boltdb_storeLogs_{what}" for what in ("sum", "count"))
     after = prometheus_samples((RECORDED / "metrics.txt").read_text(), consul.ConsulMember.metrics[2])
-    assert after == {"consul_raft_boltdb_storeLogs_sum": 77.73821145296097, "consul_raft_boltdb_storeLogs_count": 28.0}
-    before = {"consul_raft_boltdb_storeLogs_sum": 57.73821145296097, "consul_raft_boltdb_storeLogs_count": 18.0}
+    assert after == {sums: 77.73821145296097, counts: 28.0}
+    before = {sums: 57.73821145296097, counts: 18.0}
     line = re.match("(?P<message>.*)", "New leader elected")
     assert line is not None
     found = consul.ConsulMember.activity(before, after, LogPart([line], {"Request error": 2}))
-    assert found.log_syncs is not None and found.log_syncs.count == 10
-    assert found.log_syncs.mean_s == pytest.approx(0.002) and found.log_syncs.p99_at_most_s is None
+    assert found.log_syncs is not None and (found.log_syncs.count, found.log_syncs.p99_at_most_s) == (10, None)
+    assert found.log_syncs.mean_s == pytest.approx(0.002)
     assert (found.leader_changes, found.warnings) == (1, {"Request error": 2})
-    assert consul.ConsulMember.activity({}, after, None).log_syncs is None
-    assert consul.ConsulMember.activity(after, before, None).log_syncs is None  # it was restarted
-
-
-# --- replicas ---------------------------------------------------------------------------------------------------------
+    for earlier, later in (({}, after), (after, before)):  # nothing was counted before, or it was restarted
+        assert consul.ConsulMember.activity(earlier, later, None).log_syncs is None
 
 
 def replicas_of(
@@ -154,9 +149,6 @@ def test_the_final_state_is_what_reads_of_a_load_find(network: Network) -> None:
             host.ended = "killed by SIGKILL"
         assert cluster.answers(0.1) is (quorum == 1), "as many have to live as a write or a read waits for"
         assert cluster.leadership() == Leadership("replica3", None)
-
-
-# --- proxies ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-import pytest
-
 from containernet_env.stores import consul
 from containernet_env.stores.cluster import OTHERS
 from containernet_env.stores.etcd import cluster as etcd
@@ -78,9 +76,8 @@ SIGNALLED = (
 CRASHED = "panic: boom\n\ngoroutine 1 [running]:\n"
 
 
-@pytest.mark.parametrize(
-    ("store", "log", "began", "ended", "found"),
-    [
+def test_warnings_snapshots_and_elections_are_counted_by_kind() -> None:
+    cases: list[tuple[ModuleType, str, str, str, dict[str, int]]] = [
         (etcd, ETCD, "2026-11-22T02:18:20.000Z", "2026-11-22T02:18:22.000Z", {
             "apply request took too long": 2, "ID stepped down to follower": 2, "slow fdatasync": 1,
         }),
@@ -96,12 +93,9 @@ CRASHED = "panic: boom\n\ngoroutine 1 [running]:\n"
         *((store, "", "2026-11-22T02:18:22.001Z", "2026-11-22T02:18:23.000Z", {}) for store in (
             etcd, consul, zookeeper,
         )),
-    ],
-)  # fmt: skip
-def test_warnings_snapshots_and_elections_are_counted_by_kind(
-    store: ModuleType, log: str, began: str, ended: str, found: dict[str, int]
-) -> None:
-    assert store.LOG.between(log, began, ended).warnings == found
+    ]  # fmt: skip
+    for store, log, began, ended, found in cases:
+        assert store.LOG.between(log, began, ended).warnings == found, (store, log, began)
 
 
 def test_many_kinds_of_warnings_are_counted_together() -> None:
@@ -130,9 +124,8 @@ OF_CONSUL, OF_ZOOKEEPER, OF_PROXY = (
 )
 
 
-@pytest.mark.parametrize(
-    ("last_words", "log", "killed", "words"),
-    [
+def test_last_words_name_the_cause() -> None:
+    cases: list[tuple[Callable[[str, bool], str], str, bool, str]] = [
         (OF_CONSUL, CONSUL_SIGNALLED, False, "shut down by a signal: signal=terminated"),
         (OF_CONSUL, CONSUL_PORT_TAKEN, False, 'Error starting agent: error="Failed to start Consul server: Failed to '),
         (OF_CONSUL, "==> raft_multiplier cannot be 11.\n", False, "raft_multiplier cannot be 11."),
@@ -159,8 +152,7 @@ OF_CONSUL, OF_ZOOKEEPER, OF_PROXY = (
         (OF_PROXY, f"{PROXY}{SIGNALLED}the proxy ended with status 1\n", False, "shut down by a signal (terminated)"),
         (OF_PROXY, f"{PROXY}{SIGNALLED}", False, "shut down by a signal (terminated)"),
         (OF_PROXY, PROXY, True, ""),
-    ],
-)  # fmt: skip
-def test_last_words_name_the_cause(last_words: Callable[[str, bool], str], log: str, killed: bool, words: str) -> None:
-    found = last_words(log, killed)
-    assert found.startswith(words) and bool(found) == bool(words) and "\n" not in found
+    ]  # fmt: skip
+    for last_words, log, killed, words in cases:
+        found = last_words(log, killed)
+        assert found.startswith(words) and bool(found) == bool(words) and "\n" not in found, log

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base import assets
+from containernet_env.base.http import NoAnswerError
 from containernet_env.base.programs import read_program
 from containernet_env.config.plan import config_hash
 from containernet_env.config.planning import build_plan
@@ -25,11 +27,12 @@ from containernet_env.config.sweeps import AXES, set_value, value_of
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import topology_text, topology_values
 from containernet_env.model.config import StoreChoice
-from containernet_env.runs.load import request_of
+from containernet_env.runs.load import BenchmarkServer, request_of
 from containernet_env.runs.reuse import standing_key
 from containernet_env.runs.sweep import runner
 from containernet_env.setup import builds
 from containernet_env.stores import consul, replicas
+from containernet_env.stores.etcd.certificates import Authority
 from containernet_env.stores.kinds import DEFAULT, KINDS, store_of
 from containernet_env.stores.zookeeper.store import VERSIONS, ZooKeeper
 from tests.unit.store_files import OPTIONS, planned, topology
@@ -110,6 +113,26 @@ def test_what_is_written_is_read_again_from_anywhere_and_each_topology_is_anothe
         assert "store" not in json.loads(topology_text(config))
 
 
+def test_with_tls_each_host_gets_a_key_of_its_own_where_its_programs_look(tmp_path: Path) -> None:
+    plan = planned(tmp_path, etcd={"tls": True})
+    trust = DEFAULT.trust(plan.config)
+    assert trust is not None and DEFAULT.trust(planned(tmp_path).config) is None
+    assert set(trust.files) == {"etcd1", "etcd2", "etcd3", "benchmark"}
+    for host in plan.hosts:
+        files = trust.files[host.name]
+        (mount,) = host.tmpfs
+        assert {Path(path).parent for path in files} == {Path(mount)}
+        assert sum(map(len, files.values())) < 8192  # a page each
+    keys = [content for files in trust.files.values() for content in files.values() if b"PRIVATE KEY" in content]
+    assert len(keys) == len(set(keys)) == 4 and "PRIVATE" not in repr(trust) + repr(Authority().issue("x"))
+    # Every request says with which of them the load is let in.
+    server: Any = SimpleNamespace(request_json=Mock(side_effect=NoAnswerError("enough")))
+    BenchmarkServer(server, trust.request).run("/benchmark/write", {"total": 1}, 1.0)
+    body = server.request_json.call_args.args[3]
+    assert body == {"total": 1, "caFile": "ca.pem", "certFile": "cert.pem", "keyFile": "key.pem"}
+    assert {f"/run/credentials/{body[name]}" for name in trust.request} == set(trust.files["benchmark"])
+
+
 ETCD, CONSUL = assets.etcd_version(), consul.MODULE.pinned
 SHORT = read_program(Path(PROGRAM)).short
 
@@ -132,9 +155,7 @@ def test_versions_and_programs_have_images_of_their_own(tmp_path: Path) -> None:
         assert (found.version, found.image.label) == (version, label), store
 
 
-def test_flags_count_by_what_they_mean_and_modules_by_their_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flags_count_by_what_they_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     same = ETCD_FLAGS | {"quota-backend-bytes": "4096m"}
     plans = [planned(tmp_path, {"kind": "etcd", "version": "3.6.8", "flags": flags}) for flags in (ETCD_FLAGS, same)]
     assert config_hash(plans[0]) == config_hash(plans[1])
@@ -169,29 +190,26 @@ def test_every_file_of_every_version_of_zookeeper_is_known_by_its_sha256() -> No
 
 
 def test_a_run_is_known_by_a_programs_contents_and_not_by_its_path(tmp_path: Path) -> None:
-    def of(kind: str, binary: str) -> Any:
-        return planned(tmp_path, {"kind": kind, "binary": binary})
-
-    for name in ("proxy", "moved"):
-        shutil.copy(PROGRAM, tmp_path / name)
-    first = of("zetcd", "proxy")
-    assert (first.store.program, first.store.image.folder) == ("start-etcd-and-proxy", "proxy_image")
-    assert config_hash(of("zetcd", "moved")) == config_hash(first) != config_hash(of("cetcd", "proxy"))
-    (tmp_path / "moved").write_bytes((tmp_path / "moved").read_bytes() + b"another one")
-    other = of("zetcd", "moved")
-    assert config_hash(other) != config_hash(first) and standing_key(other) != standing_key(first)
+    (tmp_path / "moved").write_bytes(Path(PROGRAM).read_bytes())
+    (tmp_path / "other").write_bytes(Path(PROGRAM).read_bytes() + b"another one")
+    for name in ("moved", "other"):
+        (tmp_path / name).chmod(0o755)
+    first, moved, other = (
+        planned(tmp_path, {"kind": "zetcd", "binary": binary}) for binary in (PROGRAM, "moved", "other")
+    )
+    assert config_hash(moved) == config_hash(first) != config_hash(other) and standing_key(other) != standing_key(first)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_flag_reads_again_what_it_has_read(kind: str) -> None:
-    samples = (1, 5, 1000, "1000ms", "5s", "1h", "3600s", "4g", "64m", "periodic", "revision", "yes", "no", "wal")
-    for name, flag in KINDS[kind].flags.items():
-        taken = []
-        for sample in samples:
-            with suppress(ValueError):
-                taken.append(flag.canonical(sample))
-        assert taken, f"none of the samples is a value of {name}"
-        assert all(flag.canonical(found) == found for found in taken), (name, taken)
+def test_every_flag_reads_again_what_it_has_read() -> None:
+    for kind in KINDS:
+        samples = (1, 5, 1000, "1000ms", "5s", "1h", "3600s", "4g", "64m", "periodic", "revision", "yes", "no", "wal")
+        for name, flag in KINDS[kind].flags.items():
+            taken = []
+            for sample in samples:
+                with suppress(ValueError):
+                    taken.append(flag.canonical(sample))
+            assert taken, f"none of the samples is a value of {name}"
+            assert all(flag.canonical(found) == found for found in taken), (name, taken)
 
 
 def test_stores_versions_and_flags_are_an_axis(tmp_path: Path) -> None:
@@ -219,9 +237,8 @@ def ticks(**flags: Any) -> dict[str, Any]:
     return {"kind": "zookeeper", "flags": flags}
 
 
-@pytest.mark.parametrize(
-    ("store", "delays", "timing", "timeout_s", "noted"),
-    [
+def test_timing_follows_from_the_largest_rtt(tmp_path: Path) -> None:
+    cases: list[tuple[Any, str, dict[str, Any], Any, str | None]] = [
         ("consul", "3 3 1", {"raft_multiplier": 1, "election_ms": 1000}, 1, None),
         ("consul", "20 20 1", {"raft_multiplier": 1}, 1, "below 50 ms"),
         ("consul", "26 26 1", {"raft_multiplier": 2, "election_ms": 2000}, 2, "below 50 ms"),
@@ -244,27 +261,24 @@ def ticks(**flags: Any) -> dict[str, Any]:
         (MULTIPLIER, "600 600 600", {}, 2,
             "up to 200 ms;election timeout of 2000 ms is below .*no leader can be elected;below 50 ms"),
         ("replicas", "100 100", {}, pytest.approx(4.01, abs=0.01), None),
-    ],
-)  # fmt: skip
-def test_timing_follows_from_the_largest_rtt(
-    tmp_path: Path, store: Any, delays: str, timing: dict[str, Any], timeout_s: Any, noted: str | None
-) -> None:
-    bandwidth = 1000 if "tick_ms" in timing else "unlimited"
-    plan = planned(tmp_path, store, [f"{delay}ms" for delay in delays.split()], node={"bandwidth": bandwidth})
-    assert timing.items() <= dict(plan.timing.values).items() and plan.timing.member_timeout_s == timeout_s
-    notes = [note for note in plan.notes if "raft_multiplier" in note or "RTT" in note or "leaders may" in note]
-    words = noted.split(";") if noted else []
-    assert len(notes) == len(words) and all(map(re.search, words, notes)), notes
-    if "tick_ms" in timing:
-        assert f"tickTime={timing['tick_ms']}" in plan.hosts[0].command
+    ]  # fmt: skip
+    for store, delays, timing, timeout_s, noted in cases:
+        bandwidth = 1000 if "tick_ms" in timing else "unlimited"
+        plan = planned(tmp_path, store, [f"{delay}ms" for delay in delays.split()], node={"bandwidth": bandwidth})
+        assert timing.items() <= dict(plan.timing.values).items(), (store, delays)
+        assert plan.timing.member_timeout_s == timeout_s, (store, delays)
+        notes = [note for note in plan.notes if "raft_multiplier" in note or "RTT" in note or "leaders may" in note]
+        words = noted.split(";") if noted else []
+        assert len(notes) == len(words) and all(map(re.search, words, notes)), (store, delays, notes)
+        if "tick_ms" in timing:
+            assert f"tickTime={timing['tick_ms']}" in plan.hosts[0].command
 
 
 LEADERS = "those of a leader take"
 
 
-@pytest.mark.parametrize(
-    ("store", "delays", "node", "about", "noted"),
-    [
+def test_heartbeats_that_do_not_fit_the_links_and_too_many_members_are_noted(tmp_path: Path) -> None:
+    cases: list[tuple[str, int, Any, str, str | None]] = [
         ("etcd", 3, {"bandwidth": 0.01}, "heartbeats every",
             f"every 326 ms hardly fit the link of etcd1, etcd2, etcd3: {LEADERS} 90% "),
         ("etcd", 3, {"bandwidth": 0.05}, "heartbeats every",
@@ -277,13 +291,10 @@ LEADERS = "those of a leader take"
         ("etcd", 9, {}, "at most 7", ""),
         ("zookeeper", 9, {}, "at most 7", None),
         ("consul", 9, {}, "at most 7", None),
-    ],
-)  # fmt: skip
-def test_heartbeats_that_do_not_fit_the_links_and_too_many_members_are_noted(
-    tmp_path: Path, store: str, delays: int, node: Any, about: str, noted: str | None
-) -> None:
-    notes = [note for note in planned(tmp_path, store, ["3ms"] * delays, node=node).notes if about in note]
-    assert len(notes) == (noted is not None) and all(str(noted) in note for note in notes), notes
+    ]  # fmt: skip
+    for store, delays, node, about, noted in cases:
+        notes = [note for note in planned(tmp_path, store, ["3ms"] * delays, node=node).notes if about in note]
+        assert len(notes) == (noted is not None) and all(str(noted) in note for note in notes), (store, about, notes)
 
 
 def test_the_heap_of_zookeeper_is_half_of_the_memory(tmp_path: Path) -> None:
