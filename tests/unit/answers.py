@@ -59,9 +59,8 @@ def check_request(path: str, body: Any) -> None:
     assert not problems, problems
 
 
-_IDLE = dict.fromkeys(("cpu_s", "run_delay_s", "mean_run_delay_s", "busy_ratio", "pause_s", "paused_s"), 0.0) | {
-    "pauses": 0
-}
+_TIMES = ("cpu_s", "run_delay_s", "mean_run_delay_s", "busy_ratio", "pause_s", "paused_s")
+_IDLE = dict.fromkeys(_TIMES, 0.0) | {"pauses": 0}
 
 
 def result(*words: str, **changes: Any) -> dict[str, Any]:

@@ -74,21 +74,11 @@ def read(name: str) -> Scenario:
 
 def result_of(ok: int = 1000, failed: int = 0) -> LoadResult:
     percentiles = dict.fromkeys(("10", "25", "50", "75", "90", "95", "99", "99.9"), 0.02)
-    made = closed_loop(
-        response_time__percentiles_s=percentiles | {"99.99": None},
-        ok=ok,
-        failed=failed,
-        done=ok + failed,
-        outcomes={"ok": ok, "failed": failed, "unknown": 0, "unsent": 0},
-        requests_per_s=100.5,
-        total_s=10.0,
-        slowest_s=0.05,
-        fastest_s=0.018,
-        average_s=0.02,
-        stddev_s=0.001,
-        percentiles_s=percentiles,
-    )
-    return LoadResult.from_json(made)
+    values: dict[str, Any] = {"ok": ok, "failed": failed, "done": ok + failed, "percentiles_s": percentiles}
+    values |= {"outcomes": {"ok": ok, "failed": failed, "unknown": 0, "unsent": 0}, "requests_per_s": 100.5}
+    values |= {"total_s": 10.0, "slowest_s": 0.05, "fastest_s": 0.018, "average_s": 0.02, "stddev_s": 0.001}
+    values["response_time__percentiles_s"] = percentiles | {"99.99": None}
+    return LoadResult.from_json(closed_loop(**values))
 
 
 GOOD = Answer(result_of(), None)

@@ -70,12 +70,11 @@ def carry(
 
     ``delayed``: of the frames that a host sends, which share enters its interface how much later, ns.
     """
+    hosts = [{"name": name, "pid": 1, "ip": str(IPv4Address("10.0.0.1") + n)} for n, name in enumerate(plan.hosts)]
     request = {
-        "hosts": [
-            {"name": name, "pid": 1, "ip": str(IPv4Address("10.0.0.1") + n)} for n, name in enumerate(plan.hosts)
-        ],
+        "hosts": hosts,
         **probe_to_json(plan),
-        "switches": sorted(_switches(plan)),
+        "switches": sorted({hop.sender for hop in plan.hops} - set(plan.hosts)),
         "links": _links(plan, seed, fault),
         "noise": {**noise, "stalls": [{"from_ns": begin, "to_ns": end} for begin, end in sorted(stalls)]},
         "delayed": [{"host": host, "ratio": ratio, "ns": ns} for host, ratio, ns in delayed],
@@ -84,23 +83,14 @@ def carry(
     return _simulate(json.dumps(request))
 
 
-def _switches(plan: GatePlan) -> set[str]:
-    return {hop.sender for hop in plan.hops} - set(plan.hosts)
-
-
 def _links(plan: GatePlan, seed: int, fault: Fault) -> list[dict[str, Any]]:
     """Each link of the plan once, from its host, with what its directions do."""
     specs = {hop.name: direction_to_json(fault(hop.name, hop.spec), seed) for hop in plan.hops}
     links: dict[str, dict[str, Any]] = {}
     for hop in plan.hops:
         a, b = (hop.sender, hop.receiver) if hop.sender in plan.hosts else (hop.receiver, hop.sender)
-        links[f"{a}-{b}"] = {
-            "name": f"{a}-{b}",
-            "a": {"port": a},
-            "b": {"switch": b},
-            "a_to_b": specs[f"{a}>{b}"],
-            "b_to_a": specs[f"{b}>{a}"],
-        }
+        sides = {"a_to_b": specs[f"{a}>{b}"], "b_to_a": specs[f"{b}>{a}"]}
+        links[f"{a}-{b}"] = {"name": f"{a}-{b}", "a": {"port": a}, "b": {"switch": b}, **sides}
     return list(links.values())
 
 

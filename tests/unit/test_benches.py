@@ -18,8 +18,6 @@ from bench.load.reports import parse_etcd, parse_ours
 from bench.sweep.measure import Timed
 from containernet_env.base.errors import RunError
 
-# --- reports of the tools ---------------------------------------------------------------------------------------------
-
 ETCD = """bench with serializable range
 Summary:
   Total:\t0.25 secs.
@@ -71,9 +69,6 @@ def test_reports_of_runs_that_are_not_whole_are_refused() -> None:
         for text in texts:
             with pytest.raises(RunError):
                 parse(text)
-
-
-# --- keys of each tool, on a store that agrees ------------------------------------------------------------------------
 
 
 def test_each_tool_spells_a_number_in_its_own_way() -> None:
@@ -133,9 +128,6 @@ def test_a_run_is_a_sample_where_the_store_agrees_with_it_and_ends_the_compariso
             FakeCluster(**changes).sample(operation)
 
 
-# --- medians and shares -----------------------------------------------------------------------------------------------
-
-
 def sample(tool: str = "ours", cell: str = "put 1/1 on 1", **changes: Any) -> Sample:
     fields: dict[str, Any] = {"round": 1, "requests": 100, "wall_s": 1.0, "total_s": 1.0, "requests_per_s": 100.0}
     fields |= {"client_kernel_ms_per_1000": 4.0, "client_cpu_ms_per_1000": 10.0, "members_cpu_ms_per_1000": 50.0}
@@ -175,9 +167,6 @@ def test_samples_of_a_profile_belong_to_what_is_innermost() -> None:
     found = {name.split(",")[0]: share for name, share in profile.shares(PERF).items() if share}
     parts = ("kernel: write", "kernel: epoll", "HTTP/2 and its header compression", "Go's runtime and libraries")
     assert found == dict.fromkeys(parts, 0.25)
-
-
-# --- links ------------------------------------------------------------------------------------------------------------
 
 
 def test_theory_counts_every_header_and_both_ways_the_link_is_exactly_full() -> None:

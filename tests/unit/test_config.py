@@ -52,42 +52,30 @@ BOTH = DirectionSpec(3 * MS, 100 * MBIT)
 SLOW_DOWN = {"to_switch": {"delay": "1.5ms", "bandwidth": "unlimited"}, "from_switch": {"delay": "0s", "bandwidth": 10}}
 
 
-@pytest.mark.parametrize(
-    ("keys", "link"),
-    [
+def test_a_link_is_the_hosts_own_keys_and_those_of_its_link(tmp_path):
+    for keys, link in (
         (OWN | {"link": {"to_switch": {"loss": 0.5}}}, LinkSpec(replace(BOTH, loss=IndependentLoss(0.5)), BOTH)),
         (OWN | {"link": {}}, LinkSpec(BOTH, BOTH)),
         ({"bandwidth": 100, "link": {"delay": "3ms", "queue": 77}}, LinkSpec.symmetric(3 * MS, 100 * MBIT, 77)),
         ({"link": {"delay": "3ms", "bandwidth": 100}}, LinkSpec(BOTH, BOTH)),
         ({"link": SLOW_DOWN}, LinkSpec(DirectionSpec(1_500_000), DirectionSpec(0, 10 * MBIT))),
-    ],
-)
-def test_a_link_is_the_hosts_own_keys_and_those_of_its_link(tmp_path, keys, link):
-    assert load(tmp_path, HOST | keys).nodes[0].link == link
-
-
-def test_the_client_has_a_link_only_where_it_is_given(tmp_path):
+    ):
+        assert load(tmp_path, HOST | keys).nodes[0].link == link, keys
+    # The client has one only where it is given.
     client = load(tmp_path, NODE, client={"link": {"from_switch": {"delay": "7ms"}}}).client
     assert client.link == LinkSpec(DirectionSpec(), DirectionSpec(7 * MS))
 
 
-OVERHEAD = OWN | {"link": {"overhead": 24, "uplink": "network"}}
-
-
-@pytest.mark.parametrize(
-    ("host", "delay", "bandwidth"),
-    [
+def test_columns_of_a_row_show_both_directions_where_they_differ(tmp_path):
+    overhead = OWN | {"link": {"overhead": 24, "uplink": "network"}}
+    for host, delay, bandwidth in (
         ({"link": SLOW_DOWN}, "1.5/0", "unlimited/10"),
         (OWN, "3", "100"),
-        (OVERHEAD, "3", "100 overhead 24 uplink network/100 overhead 24"),
-    ],
-)
-def test_columns_of_a_row_show_both_directions_where_they_differ(tmp_path, host, delay, bandwidth):
-    link = load(tmp_path, HOST | host).nodes[0].link
-    found = [each_or_one([link_text(link, name)]) for name in ("delay_ms", "bandwidth_mbps")]
-    assert found == [delay, bandwidth]
-    if host is OVERHEAD:
-        assert impairments(link) == "3 ms 100 Mbit/s overhead 24 uplink network/ overhead 24"
+        (overhead, "3", "100 overhead 24 uplink network/100 overhead 24"),
+    ):
+        link = load(tmp_path, HOST | host).nodes[0].link
+        assert [each_or_one([link_text(link, name)]) for name in ("delay_ms", "bandwidth_mbps")] == [delay, bandwidth]
+    assert impairments(link) == "3 ms 100 Mbit/s overhead 24 uplink network/ overhead 24"
 
 
 # --- written out, and read again --------------------------------------------------------------------------------------
@@ -174,18 +162,15 @@ def keys_of(kind: str) -> set[str]:
     return set().union(*(model.get("properties", {}) for model in models))
 
 
-def test_every_key_of_a_topology_is_written(tmp_path):
+def test_every_key_of_a_file_is_written(tmp_path):
     """A key that the writer does not know is lost when a run is repeated. (A new one? Give it a value above.)"""
     values = (RICH_TOPOLOGY, RICH_ENDPOINTS, RICH_SERVICE, OF_CONSUL, OF_ZOOKEEPER, STAYING)
     texts = [json.loads(topology_text(comes_back(tmp_path, value))) for value in values]
     assert keys_of("config") - keys_in(texts) == set(ELSEWHERE)
     service = texts[2]["store"]
     assert service["success"] == {"put": [201], "get": [200], "delete": [202, 404]} and service["missing"] == [404, 410]
-
-
-def test_every_key_of_a_scenario_file_is_written(tmp_path):
     found = comes_back(tmp_path, RICH_SCENARIOS)
-    assert keys_of("scenarios") - keys_in(json.loads(scenarios_text(found.dataset, found.scenarios))) == set()
+    assert keys_of("scenarios") <= keys_in(json.loads(scenarios_text(found.dataset, found.scenarios)))
 
 
 # More digits than a float holds: as such they would be another experiment, with another hash.

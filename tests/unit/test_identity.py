@@ -10,9 +10,11 @@ import pytest
 
 from containernet_env.base.errors import UsageError
 from containernet_env.config.plan import config_hash, scenario_hash
-from containernet_env.model.scenario import Dataset, Scenario
+from containernet_env.model.scenario import Dataset
 from containernet_env.results.columns import BY_NAME
 from containernet_env.runs.prepare import prepare
+from tests.unit.blocks import mixed, write
+from tests.unit.store_files import scenario
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 QUICK = CONFIGS / "scenarios" / "quick.json"
@@ -47,7 +49,7 @@ def test_every_other_setting_is_another_experiment(tmp_path: Path) -> None:
     assert len(set(hashes)) == len(hashes)
 
 
-def test_another_way_to_write_a_config_is_the_same_experiment(tmp_path: Path) -> None:
+def test_another_way_to_write_a_file_is_the_same_experiment(tmp_path: Path) -> None:
     """Where a value came from is no part of it: heartbeat and election of these are those that follow from the RTT."""
     same = [
         json.dumps(BASE).replace('"cpus": 1,', '"cpus": 1.0,'),
@@ -57,14 +59,10 @@ def test_another_way_to_write_a_config_is_the_same_experiment(tmp_path: Path) ->
     # Where `auto` comes to the emulator, `--links emulator` is the same: Links, a configured column, says it for both.
     assert {hash_of(tmp_path, BASE, links=links) for links in ("emulator", "netem")} == {hash_of(tmp_path, BASE)}
     assert BY_NAME["Links"].role == "configured"
-
-
-def test_a_scenario_is_the_same_however_its_numbers_are_written(tmp_path: Path) -> None:
-    load = {"rate": 100, "duration": "1s", "clients": 1, "conns": 1}
-    text = json.dumps({"scenarios": [{"type": "mixed", "consistency": "l", "ratio": 0.5, "load": load}]})
-    path, hashes = tmp_path / "scenarios.json", set()
+    block = mixed(load={"rate": 100, "duration": "1s", "clients": 1, "conns": 1})
+    text, hashes = json.dumps({"scenarios": [block]}), set()
     for written in (text, text.replace(": 100,", ": 100.0,"), text.replace(": 0.5,", ": 0.50,")):
-        path.write_text(written)
+        path = write(tmp_path, written)
         hashes |= {item.scheduled.identity for item in prepare(CONFIGS / "3node-3ms.json", path).scenarios}
     assert len(hashes) == 1
 
@@ -73,18 +71,13 @@ def test_a_seed_that_was_drawn_is_no_other_experiment(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(BASE))
     one, other, again = (prepare(path, QUICK, seed=seed) for seed in (None, None, 7))
-    assert one.options.seed != other.options.seed
-    assert again.options.seed == 7
-    assert config_hash(one) == config_hash(other) == config_hash(again)
-    assert BY_NAME["LinkSeed"].role == "run"
+    assert one.options.seed != other.options.seed and again.options.seed == 7
+    assert config_hash(one) == config_hash(other) == config_hash(again) and BY_NAME["LinkSeed"].role == "run"
     with pytest.raises(UsageError, match="seed=-1; allowed: 0 to"):
         prepare(path, QUICK, seed=-1)
 
 
 def test_the_data_set_counts_where_it_is_read() -> None:
-    sizes: dict[str, Any] = {"total": 10, "clients": 1, "conns": 1, "key_size": 8, "val_size": 256, "key_space": 10}
-    read = Scenario(name="r", type="read", consistency="l", **sizes)
-    write = Scenario(name="w", type="write", **sizes)
     one, other = Dataset(keys=1000), Dataset(keys=2000)
-    assert scenario_hash(read, one) != scenario_hash(read, other)
-    assert scenario_hash(write, one) == scenario_hash(write, other)
+    for kind, counts in (("read l", True), ("write", False)):
+        assert (scenario_hash(scenario(kind), one) != scenario_hash(scenario(kind), other)) is counts

@@ -30,6 +30,7 @@ README = (GO / "README.md").read_text().replace("\n  ", "")  # its long lines ar
 """Its examples are kept true by the emulator's own tests."""
 MS = 10**6
 
+
 # --- specs: the ranges are the link emulator's ------------------------------------------------------------------------
 
 
@@ -50,14 +51,11 @@ OUT_OF_RANGE: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("words", OUT_OF_RANGE)
-def test_what_the_emulator_refuses_is_refused_here(words: str) -> None:
-    for value in OUT_OF_RANGE[words]:
-        with pytest.raises((TypeError, ValueError), match=words):
-            DirectionSpec(**{"delay_ns": MS, words.split()[0].partition(".")[0]: value})
-
-
-def test_the_ends_of_the_ranges_are_allowed() -> None:
+def test_what_the_emulator_refuses_is_refused_here_and_the_ends_of_the_ranges_are_allowed() -> None:
+    for words, values in OUT_OF_RANGE.items():
+        for value in values:
+            with pytest.raises((TypeError, ValueError), match=words):
+                DirectionSpec(**{"delay_ns": MS, words.split()[0].partition(".")[0]: value})
     DirectionSpec(3600 * 10**9, 1000, 10**6, 10**10, Jitter("normal", 900 * 10**9), IndependentLoss(1), 2**53 - 1)
     DirectionSpec(MS, jitter=Jitter("uniform", MS), loss=GilbertElliottLoss(0, 0, 0, 0), seed=0)
     for jitter in (("pareto", 5), ("normal", 0), ("normal", 10, False, 79), ("normal", 10, True, 80)):
@@ -80,22 +78,18 @@ def test_the_share_that_is_lost_in_the_long_run() -> None:
 # --- keywords ---------------------------------------------------------------------------------------------------------
 
 
-OF_FIRST = DirectionSpec(3 * MS, jitter=Jitter("uniform", MS, reorder=True), loss=IndependentLoss(0.015))
-
-
-@pytest.mark.parametrize(
-    ("both", "first", "second", "spec"),
-    [
+def test_keywords_mean_what_they_mean_to_mininet() -> None:
+    of_first = DirectionSpec(3 * MS, jitter=Jitter("uniform", MS, reorder=True), loss=IndependentLoss(0.015))
+    ends = LinkSpec(DirectionSpec(3 * MS, 2_500_000_000, 50), DirectionSpec(1_500_000, None, 50))
+    lossy = LinkSpec(of_first, DirectionSpec(3 * MS))
+    cases: list[tuple[Any, Any, Any, LinkSpec]] = [
         ({"delay": "100ms", "bw": 1, "use_htb": True}, {}, {}, LinkSpec.symmetric(100 * MS, 10**6)),
-        ({"delay": "3ms", "max_queue_size": 50}, {"bw": 2500}, {"delay": "1.5ms"},
-            LinkSpec(DirectionSpec(3 * MS, 2_500_000_000, 50), DirectionSpec(1_500_000, None, 50))),
-        ({"delay": "3ms", "jitter": "1ms"}, {"loss": 1.5}, {"jitter": "0ms"},
-            LinkSpec(OF_FIRST, DirectionSpec(3 * MS))),
-    ],
-    ids=["both directions", "what an end sends goes before", "jitter and loss as Mininet has them"],
-)  # fmt: skip
-def test_keywords_mean_what_they_mean_to_mininet(both: Any, first: Any, second: Any, spec: LinkSpec) -> None:
-    assert link_spec(both, first, second, "link a-b") == spec
+        # What an end sends goes before.
+        ({"delay": "3ms", "max_queue_size": 50}, {"bw": 2500}, {"delay": "1.5ms"}, ends),
+        ({"delay": "3ms", "jitter": "1ms"}, {"loss": 1.5}, {"jitter": "0ms"}, lossy),
+    ]
+    for both, first, second, spec in cases:
+        assert link_spec(both, first, second, "link a-b") == spec
 
 
 REFUSED: dict[str, list[dict[str, Any]]] = {
@@ -113,11 +107,11 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("words", REFUSED)
-def test_what_cannot_be_meant_or_done_is_refused_with_the_links_name(words: str) -> None:
-    for given in REFUSED[words]:
-        with pytest.raises(UsageError, match=f"(?s)(?=.*link a-b).*{words}"):
-            link_spec(given, {}, {}, "link a-b")
+def test_what_cannot_be_meant_or_done_is_refused_with_the_links_name() -> None:
+    for words, refused in REFUSED.items():
+        for given in refused:
+            with pytest.raises(UsageError, match=f"(?s)(?=.*link a-b).*{words}"):
+                link_spec(given, {}, {}, "link a-b")
 
 
 def test_asking_for_nothing_is_fine_and_addresses_are_no_shaping() -> None:
@@ -184,8 +178,8 @@ def test_the_emulators_statistics() -> None:
     assert set(direction) == frames | {"queue_high_water_frames", "queue_high_water_bytes"}
     assert set(direction["drops"]) >= {"queue", "loss", "buffers", "partition", "cut", "down"}
     assert (port["tap_drops"], port["received_frames"]) == ({"queue": 0, "receive": 0}, 0)
-    assert {"count", "p50_ns", "p99_ns", "max_ns", "early_max_ns", "too_early"} <= set(counters["lateness"])
-    assert "buckets" not in counters["lateness"], "their sum is in the directions'"
+    times = {"count", "p50_ns", "p99_ns", "max_ns", "early_max_ns", "too_early"}
+    assert times <= set(counters["lateness"]) and "buckets" not in counters["lateness"], "their sum is in directions"
     assert counters["links"]["etcd1-s1"]["b_to_a"]["lateness"]["buckets"] == [[5, 1]]
     assert (counters["switches"]["s1"]["invalid_source"], counters["at_ns"]) == (0, 5)
     assert (LinkStatistics(counters).stamps, LinkStatistics(counters).unmatched) == ("kernel", 0)
@@ -193,7 +187,7 @@ def test_the_emulators_statistics() -> None:
 
 def test_every_loss_that_was_not_configured_is_reported() -> None:
     counters = emulator_counters(stats_example(), 5)
-    assert [text for _, _, text in LinkStatistics(counters).own_losses()] == []
+    assert list(LinkStatistics(counters).own_losses()) == []
     link, port = counters["links"]["etcd1-s1"], counters["ports"]["etcd1"]
     link["a_to_b"]["drops"] |= {"loss": 1, "queue": 1, "cut": 1, "down": 1, "partition": 1, "oversize": 1, "buffers": 3}
     link["b_to_a"]["drops"] |= {"device": 4, "error": 5}

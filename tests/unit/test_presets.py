@@ -22,7 +22,7 @@ from containernet_env.config.reader import read_document
 from containernet_env.config.sweeps import axis_of
 from containernet_env.config.writer import schema_of
 from containernet_env.report.tables import MEASURES
-from containernet_env.runs.sweep.design import Bed, Design, design
+from containernet_env.runs.sweep.design import Design, design
 from tests.unit.commands import check_block
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,36 +40,20 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
 
 
-def values_of(bed: Bed) -> str:
-    """What the axes make of the topology."""
-    pairs = [
-        (name, value)
-        for name, value in bed.cells[0].coordinates
-        if (axis := axis_of(name)) is not None and axis.level == "topology"
-    ]
-    return ", ".join(f"{name}={value}" for name, value in pairs)
-
-
 def size(made: Design) -> str:
     return f"{len(made.cells)} cells on {len(made.beds)} testbed{'s' if len(made.beds) > 1 else ''}"
 
 
 def cells_told(made: Design) -> Iterator[str]:
-    """Which scenarios are measured on which testbeds."""
+    """Which scenarios are measured on which testbeds: the values that the axes set in the topology."""
     yield size(made)
     by_scenarios: dict[tuple[str, ...], list[str]] = {}
     for bed in made.beds:
-        by_scenarios.setdefault(tuple(cell.scenario.name for cell in bed.cells), []).append(values_of(bed))
+        levels = ((axis_of(name), f"{name}={value}") for name, value in bed.cells[0].coordinates)
+        values = ", ".join(text for axis, text in levels if axis is not None and axis.level == "topology")
+        by_scenarios.setdefault(tuple(cell.scenario.name for cell in bed.cells), []).append(values)
     for names, testbeds in by_scenarios.items():
         yield f"{'; '.join(values or 'as in the file' for values in testbeds)}: {', '.join(names)}"
-
-
-def test_there_is_a_preset_with_a_page_for_each_seed_document() -> None:
-    assert {path.stem for path in PRESETS} == set(SEEDS)
-    assert {path.stem for path in PAGES.glob("*.md")} == set(SEEDS)
-    listed = (ROOT / "docs" / "presets.md").read_text()
-    for name, number in SEEDS.items():
-        assert f"| [{name}](presets/{name}.md) | {number} |" in listed, name
 
 
 @each_preset
@@ -92,15 +76,19 @@ def test_a_preset_keeps_to_its_schema_travels_and_has_a_quick_form(path: Path) -
     assert len(quick.cells) >= 8, "so small that it shows nothing"
 
 
-def test_names_of_presets_and_topologies_are_apart() -> None:
-    assert not {path.stem for path in PRESETS} & set(CONFIG.names())
-    assert set(SWEEP.names()) == {path.stem for path in PRESETS} | set(CONFIG.names())
+def test_each_seed_document_has_a_preset_and_names_of_presets_and_topologies_are_apart() -> None:
+    names = {path.stem for path in PRESETS}
+    assert names == set(SEEDS) == {path.stem for path in PAGES.glob("*.md")}
+    listed = (ROOT / "docs" / "presets.md").read_text()
+    for name, number in SEEDS.items():
+        assert f"| [{name}](presets/{name}.md) | {number} |" in listed, name
+    assert not names & set(CONFIG.names()) and set(SWEEP.names()) == names | set(CONFIG.names())
     assert SWEEP.convert("3node-3ms", None, None) == ROOT / "configs" / "3node-3ms.json"
     with pytest.raises(BadParameter):
         CONFIG.convert("put-clients", None, None)
     assert {"put-clients", "constant-rates"} <= set(SCENARIOS.names())
     told = " ".join(CliRunner().invoke(group, ["sweep", "--help"]).output.split())
-    assert f"the name of a preset ({', '.join(sorted(path.stem for path in PRESETS))})" in told
+    assert f"the name of a preset ({', '.join(sorted(names))})" in told
 
 
 def test_the_page_of_dbtester_says_where_each_row_comes_from(snapshot: SnapshotAssertion) -> None:

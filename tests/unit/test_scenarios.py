@@ -149,37 +149,27 @@ def scenario(**changes):
 
 
 OPEN_ENDED = {"total": None, "duration_ns": 10**9, "key_space": None}
-
-
-@pytest.mark.parametrize(
-    ("done", "before", "after"),
-    [
-        ({}, False, True),
-        ({"key_space": 99}, False, False),
-        ({"key_space": 99}, True, True),
-        ({"key_size": 4}, False, False),
-        ({"key_size": 4}, True, True),
-        ({"val_size": 64}, True, False),
-        (OPEN_ENDED, False, False),
-        (OPEN_ENDED, True, True),
-        (OPEN_ENDED | {"val_size": 64}, True, False),
-        ({"total": 200}, False, True),
-        ({"total": 99}, False, False),
-        ({"total": 200, "warmup": Warmup(requests=1)}, False, False),
-        ({"key_space": 200}, False, True),
-        ({"key_space": 200, "keys": "shuffled"}, False, False),
-        ({"total": 200, "key_space": 200, "keys": "shuffled"}, False, True),
-        ({"total": 10_000, "keys": "uniform"}, False, False),
-        ({"total": 10_000, "keys": "zipfian", "val_size": 64}, True, False),
-        ({"type": "mixed"}, True, True),
-        ({"type": "read"}, True, True),
-        ({"type": "read"}, False, False),
+LEAVE_IT = {
+    "where it was not": [
+        *({}, {"total": 200}, {"key_space": 200}, {"total": 200, "key_space": 200, "keys": "shuffled"}),
     ],
-)
-def test_which_writes_leave_the_data_set_behind(done, before, after):
-    assert Dataset(8, 256, 100).present_after(scenario(**done), before) is after
-    # With a prefix of its own, writes neither make nor spoil it.
-    assert Dataset(8, 256, 100, "d/").present_after(scenario(**done), before) is before
+    "where it was": [{"key_space": 99}, {"key_size": 4}, OPEN_ENDED, {"type": "mixed"}, {"type": "read"}],
+    "nowhere": [
+        *({"key_space": 99}, {"key_size": 4}, OPEN_ENDED, {"total": 99}, {"type": "read"}),
+        *({"total": 200, "warmup": Warmup(requests=1)}, {"key_space": 200, "keys": "shuffled"}),
+        {"total": 10_000, "keys": "uniform"},
+    ],
+    "no more": [{"val_size": 64}, OPEN_ENDED | {"val_size": 64}, {"total": 10_000, "keys": "zipfian", "val_size": 64}],
+}
+
+
+@pytest.mark.parametrize("where", LEAVE_IT)
+def test_which_writes_leave_the_data_set_behind(where):
+    before = where in ("where it was", "no more")
+    for done in LEAVE_IT[where]:
+        assert Dataset(8, 256, 100).present_after(scenario(**done), before) is where.startswith("where"), done
+        # With a prefix of its own, writes neither make nor spoil it.
+        assert Dataset(8, 256, 100, "d/").present_after(scenario(**done), before) is before
     # Loading it makes it.
     small = Dataset(8, 256, 50)
     assert small.present_after(small.load, False) and small.load.clients <= small.load.total

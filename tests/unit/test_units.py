@@ -17,35 +17,31 @@ NO_DURATIONS = ("3", "3 ms", "-3ms", "3MS", "3m", "ms", "", "1e3ms", "0.5ns", "Ù
 NO_CPUS = ("", "two", "1e3", "-1", -1, float("nan"), float("inf"), True, None, [1], 10**400)
 
 
-@pytest.mark.parametrize(
-    ("parse", "values"),
-    [
+def test_values_are_exact_and_written_as_people_write_them():
+    cpus = {"8": 8, 1: 1, 0.2: Decimal("0.2"), "0.25": Decimal("0.25"), Decimal("1.50"): Decimal("1.5")}
+    for parse, values in (
         (units.parse_duration, DURATIONS | {"0.1ms": 100_000}),  # no float
         (units.parse_size, SIZES),
-        (
-            units.parse_cpus,
-            {"8": 8, 1: 1, 0.2: Decimal("0.2"), "0.25": Decimal("0.25"), Decimal("1.50"): Decimal("1.5")},
-        ),
+        (units.parse_cpus, cpus),
         (units.parse_bandwidth, {1000: 10**9, 0.1: 10**5, 2500: 2_500_000_000}),
-    ],
-)
-def test_values_are_exact(parse, values):
-    assert {text: parse(text) for text in values} == values
+    ):
+        assert {text: parse(text) for text in values} == values
+    for text in (*DURATIONS, "1.001s", "1000.001us"):
+        assert units.format_duration(units.parse_duration(text)) == text
+    sizes = {0: "0 B", 1000: "1000 B", 512 * MIB: "512 MiB", 3 << 29: "1.5 GiB", 1 << 40: "1 TiB"}
+    assert {size: units.describe_size(size) for size in sizes} == sizes
 
 
-@pytest.mark.parametrize(
-    ("parse", "words", "values"),
-    [
+def test_what_has_no_known_unit_or_is_no_number_is_refused():
+    for parse, words, values in (
         (units.parse_duration, "number", (*NO_DURATIONS, ["3ms"])),
         (units.parse_size, "number", ("512", "512mb", "-1m", "1 g", "m", "0.3b", 512, 1.5, None, True)),
         (units.parse_cpus, "cpus", NO_CPUS),
         (units.parse_bandwidth, "Mbit/s", ("1000", "1g", True, None, -1, float("nan"), 0.0000001, Decimal("Infinity"))),
-    ],
-)
-def test_what_has_no_known_unit_or_is_no_number_is_refused(parse, words, values):
-    for value in values:
-        with pytest.raises(ValueError, match=words):
-            parse(value)
+    ):
+        for value in values:
+            with pytest.raises(ValueError, match=words):
+                pytest.fail(f"{value!r} is {parse(value)!r}")
 
 
 @given(st.integers(min_value=0, max_value=10**14))
@@ -53,10 +49,3 @@ def test_values_survive_being_written_and_read(value):
     assert units.parse_duration(units.format_duration(value)) == value
     assert units.parse_size(units.format_size(value)) == value
     assert units.parse_bandwidth(Decimal(units.format_mbps(value % 10**11))) == value % 10**11
-
-
-def test_values_are_written_as_people_write_them():
-    for text in (*DURATIONS, "1.001s", "1000.001us"):
-        assert units.format_duration(units.parse_duration(text)) == text
-    sizes = {0: "0 B", 1000: "1000 B", 512 * MIB: "512 MiB", 3 << 29: "1.5 GiB", 1 << 40: "1 TiB"}
-    assert {size: units.describe_size(size) for size in sizes} == sizes
