@@ -51,12 +51,11 @@ class Kinds:
     @property
     def strategies(self) -> dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], None]]]:
         """Kind -> what is generated, and the property."""
+        topologies = [*_values(_SHIPPED), *[valid.RICH_TOPOLOGY] * 2]
+        scenarios = [*_values(_SHIPPED / "scenarios"), *[valid.RICH_SCENARIOS] * 2]
         return {
-            "topologies": (texts.json_files([*_values(_SHIPPED), *[valid.RICH_TOPOLOGY] * 2]), self.a_topology),
-            "scenarios": (
-                texts.json_files([*_values(_SHIPPED / "scenarios"), *[valid.RICH_SCENARIOS] * 2]),
-                self.a_scenario_file,
-            ),
+            "topologies": (texts.json_files(topologies), self.a_topology),
+            "scenarios": (texts.json_files(scenarios), self.a_scenario_file),
             "valid": (st.tuples(valid.topologies(), valid.scenario_files()), self.valid_files),
             "tables": (tables.tables(), self.a_table),
             "runs": (_run_files(), self.a_run_directory),
@@ -183,21 +182,14 @@ def _says_what_is_allowed(message: str) -> None:
 
 def _run_files() -> st.SearchStrategy[dict[str, bytes]]:
     """Run directories; the inputs are always there, so that `rerun` gets as far as to compare."""
-
-    def lines(base: Any) -> st.SearchStrategy[bytes]:
-        return st.lists(texts.json_files([base]), max_size=3).map(b"\n".join)
-
-    def often(base: Any) -> st.SearchStrategy[bytes]:
-        return st.just(json.dumps(base).encode()) | texts.json_files([base])
-
-    found = {name: lines(base) if name.endswith(".jsonl") else texts.json_files([base]) for name, base in FILES.items()}
-    inputs = {name: often(base) for name, base in INPUTS.items()}
-    sums = st.just(CHECKSUMS.encode()) | st.binary(max_size=200) | st.text(max_size=200).map(_with_sums)
+    found = {name: texts.json_files([base]) for name, base in FILES.items()}
+    for name in found:
+        if name.endswith(".jsonl"):
+            found[name] = st.lists(found[name], max_size=3).map(b"\n".join)
+    inputs = {name: st.just(json.dumps(base).encode()) | texts.json_files([base]) for name, base in INPUTS.items()}
+    more = st.text(max_size=200).map(lambda text: (CHECKSUMS + text).encode("utf-8", "surrogatepass"))
+    sums = st.just(CHECKSUMS.encode()) | st.binary(max_size=200) | more
     return st.fixed_dictionaries(inputs, optional=found | {"checksums.sha256": sums})
-
-
-def _with_sums(text: str) -> bytes:
-    return (CHECKSUMS + text).encode("utf-8", "surrogatepass")
 
 
 def _command_lines(kinds: Kinds) -> st.SearchStrategy[list[str]]:

@@ -128,18 +128,11 @@ _TO_SWITCH = {"delay": "3ms", "bandwidth": 10, "queue": "64k", "overhead": 24, "
 }
 _CORRELATED = {"distribution": "uniform", "value": "100us", "correlation": "2ms"}
 _FROM_SWITCH = {"delay": "1ms", "bandwidth": 5, "loss": 0.01, "jitter": _CORRELATED}
+_LINK = {"to_switch": _TO_SWITCH, "from_switch": _FROM_SWITCH}
 RICH_TOPOLOGY: dict[str, Any] = {
     "store": {"kind": "etcd", "version": "3.6.8", "flags": {"quota-backend-bytes": "4g", "snapshot-count": 1000}},
     "subnet": "10.0.0.0/16",
-    "nodes": [
-        {
-            "name": "a",
-            "ip": "10.0.0.1",
-            "mem": "512m",
-            "cpus": 0.5,
-            "link": {"to_switch": _TO_SWITCH, "from_switch": _FROM_SWITCH},
-        }
-    ],
+    "nodes": [{"name": "a", "ip": "10.0.0.1", "mem": "512m", "cpus": 0.5, "link": _LINK}],
     "client": {"ip": "10.0.9.9", "mem": "1g", "cpus": 2, "link": {"delay": "1ms", "queue": 100, "bandwidth": 5}},
     "etcd": {"heartbeat_interval": "100ms", "election_timeout": "2s", "data": "tmpfs", "leader": "a", "tls": True},
 }
@@ -147,20 +140,14 @@ RICH_TOPOLOGY: dict[str, Any] = {
 
 _SEARCH = {"p50": "4ms", "p90": "5ms", "p95": "6ms", "p99": "7ms", "p99.9": "8ms"}
 _SEARCH |= {"from": 20, "to": 2000, "step": "2s", "within": 0.1, "repeats": 5}
+_POISSON = {"duration": "2s", "rate": 20.5, "arrival": "poisson", "clients": 2, "conns": 1, "warmup": "1s"}
+_SEEDED = {"total": 10, "clients": 1, "conns": 1, "timeout": "2s", "stallTimeout": "5s", "seed": 3}
+_SHAPES = {"delay": "5ms", "loss": 0.1, "rate": 0.5}
 RICH_SCENARIOS: dict[str, Any] = {
     "dataset": {"keySize": 9, "valSize": 20, "keys": 1000, "keyPrefix": "data/"},
     "scenarios": [
-        writes(
-            load={"duration": "2s", "rate": 20.5, "arrival": "poisson", "clients": 2, "conns": 1, "warmup": "1s"},
-            keys="zipfian",
-            zipfExponent=1.2,
-            keySpace=100,
-        ),
-        reads(
-            load={"total": 10, "clients": 1, "conns": 1, "timeout": "2s", "stallTimeout": "5s", "seed": 3},
-            span={"from": "data/0", "to": "data/z"},
-            keysOnly=True,
-        ),
+        writes(load=_POISSON, keys="zipfian", zipfExponent=1.2, keySpace=100),
+        reads(load=_SEEDED, span={"from": "data/0", "to": "data/z"}, keysOnly=True),
         reads(prefix="data/0", limit=3, countOnly=True, verify=False),
         mixed(spanKeys=2),
         txns(load={"search": _SEARCH, "clients": 2, "conns": 1}),
@@ -173,10 +160,7 @@ RICH_SCENARIOS: dict[str, Any] = {
                 {"at": "6s", "partition": "followers"},
                 {"at": "7s", "heal": "partitioned"},
                 {"at": "7s", "link": "down", "of": "etcd2"},
-                *(
-                    {"at": "7s", verb: to, "of": "etcd2"}
-                    for verb, to in (("delay", "5ms"), ("loss", 0.1), ("rate", 0.5))
-                ),
+                *({"at": "7s", verb: to, "of": "etcd2"} for verb, to in _SHAPES.items()),
             ]
         ),
         txns(history=True),

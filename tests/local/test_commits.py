@@ -37,9 +37,7 @@ def package(tmp_path: Path) -> Path:
     return package
 
 
-def test_a_repository_has_its_commit_and_says_whether_it_was_changed(
-    package: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repository_has_its_commit_or_is_dirty(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = git(package, "rev-parse", "HEAD")
     if os.geteuid() == 0:  # git refuses a repository that another user owns, as root meets under sudo
         for path in (package.parent, package.parent / ".git"):
@@ -74,9 +72,7 @@ def test_where_git_fails_or_is_not_there_the_commit_is_unknown(tmp_path: Path, m
     assert commit_of(tmp_path / "mininet") is None, "nothing is installed"
 
 
-def test_what_pip_installed_from_a_git_url_has_the_commit_that_pip_noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commit_that_pip_noted_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info = tmp_path / "mininet-3.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mininet\nVersion: 3.0\n")

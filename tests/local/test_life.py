@@ -133,9 +133,7 @@ def test_a_driver_that_ends_while_a_program_is_started_leaves_it_ended() -> None
 # --- the prober and the link emulator, which hang, crash or take their time -------------------------------------------
 
 
-def test_the_prober_is_waited_for_over_several_looks_and_ends_with_its_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_prober_ends_with_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C during the network's proof: the tear-down waited for the prober to end by itself."""
     monkeypatch.setattr(prober_module, "_LOOK_S", 0.01)
 

@@ -85,9 +85,7 @@ def test_no_answer_in_time_is_an_error_and_a_late_one_is_dropped(emulator: Emula
 
 
 @pytest.mark.parametrize("junk", [None, b"junk\n", b"7\n", b"[]\n", b'{"id":[]}\n'])
-def test_its_death_or_an_answer_that_is_none_ends_the_connection_for_all_who_wait(
-    emulator: Emulator, junk: bytes | None
-) -> None:
+def test_what_ends_the_connection_ends_it_for_all_who_wait(emulator: Emulator, junk: bytes | None) -> None:
     answer = emulator.send_request("stats", deadline_s=3600)
     emulator.next_request()
     emulator.socket.sendall(junk) if junk else emulator.end()
@@ -134,9 +132,7 @@ def test_closing_does_not_wait_for_a_request_that_cannot_be_sent(emulator: Emula
     assert not emulator.lost.is_set(), "closing is no loss"
 
 
-def test_a_handler_that_fails_costs_one_event_and_nothing_else(
-    emulator: Emulator, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_handler_that_fails_costs_one_event(emulator: Emulator, caplog: pytest.LogCaptureFixture) -> None:
     def fail(event: Mapping[str, Any]) -> None:
         raise LookupError(f"unknown: {event['event']}")
 

@@ -48,13 +48,6 @@ def pins() -> dict[str, Version]:
     return {canonicalize_name(item.name): Version(str(item.specifier).removeprefix("==")) for item in exact}
 
 
-def test_every_range_begins_at_the_pin_and_ends() -> None:
-    for item in requirements():
-        bounds = {bound.operator: bound.version for bound in item.specifier}
-        assert set(bounds) == {">=", "<"}, str(item)
-        assert Version(bounds[">="]) <= pins()[canonicalize_name(item.name)] < Version(bounds["<"]), str(item)
-
-
 def needed_by(name: str) -> Iterator[str]:
     """What the installed distribution ``name`` needs here without extras; nothing where it is not installed."""
     try:
@@ -66,16 +59,18 @@ def needed_by(name: str) -> Iterator[str]:
             yield canonicalize_name(item.name)
 
 
-def test_what_the_requirements_need_is_pinned_too() -> None:
-    left = [canonicalize_name(item.name) for item in requirements()]
-    seen: set[str] = set()
+def test_every_range_begins_at_the_pin_and_ends_and_what_requirements_need_is_pinned_too() -> None:
+    for item in requirements():
+        bounds = {bound.operator: bound.version for bound in item.specifier}
+        assert set(bounds) == {">=", "<"}, str(item)
+        assert Version(bounds[">="]) <= pins()[canonicalize_name(item.name)] < Version(bounds["<"]), str(item)
+    left, seen = [canonicalize_name(item.name) for item in requirements()], set[str]()
     while left:
         name = left.pop()
         if name not in seen:
             seen.add(name)
             left += needed_by(name)
-    assert {"numpy", "requests", "urllib3"} <= seen
-    assert sorted(seen - set(pins())) == []
+    assert {"numpy", "requests", "urllib3"} <= seen <= set(pins())
 
 
 def test_build_sh_takes_the_pythons_of_the_metadata() -> None:
@@ -124,7 +119,9 @@ def test_wheel_has_what_travels_and_nothing_else(installed: Path) -> None:
     assert pages == expected and {"base.html", "page.css", "report.js", "watch.js"} <= set(pages)
 
 
-def test_installed_package_knows_its_commit_and_configs_away_from_the_clone(installed: Path, tmp_path: Path) -> None:
+def test_installed_package_knows_its_commit_configs_and_programs_away_from_the_clone(
+    installed: Path, tmp_path: Path
+) -> None:
     told = run(installed, tmp_path, MAIN, "--version")
     assert told.startswith(f"containernet-env {containernet_env.__version__} (")
     if (assets.ROOT / ".git").exists() and (described := version.described(assets.ROOT)):
@@ -133,13 +130,7 @@ def test_installed_package_knows_its_commit_and_configs_away_from_the_clone(inst
     for config in ("3node-3ms", "copy.json"):
         told = run(installed, tmp_path, MAIN, "check", config)
         assert "18 scenarios from " in told and str(assets.ROOT) not in told
-
-
-def test_installed_sources_make_the_same_programs_as_the_clones(installed: Path, tmp_path: Path) -> None:
-    hashes = (
-        "from containernet_env.base import assets; "
-        "print([module.source_hash('go1.26.8') for module in assets.modules()])"
-    )
+    hashes = "from containernet_env.base import assets; print([m.source_hash('go1.26.8') for m in assets.modules()])"
     assert run(installed, tmp_path, hashes) == run(assets.ROOT, tmp_path, hashes)
 
 
@@ -158,41 +149,30 @@ WATCH = "import containernet_env.cli.report, containernet_env.report.watch_serve
 LIBRARY = ("docker", "mininet", "pandas", "click", "rich")
 
 
-@pytest.mark.parametrize(
-    ("code", "never"),
-    [
-        pytest.param("import containernet_env", (*LIBRARY, "pydantic"), id="the package"),
-        pytest.param(
-            "from containernet_env import load_topology, load_scenarios", (*LIBRARY, "pydantic"), id="reading files"
-        ),
-        pytest.param("from containernet_env import measure", ("click",), id="a run"),
-        pytest.param(
-            "from containernet_env.network.factory import LinkFactory", ("mininet", "docker"), id="links of others"
-        ),
-        # `check` makes plans too, and has to be quick.
-        pytest.param("import containernet_env.config.planning", ("mininet.node", "mininet.link", "docker"), id="plans"),
-        # The command is a script that imports this: Ctrl-C meanwhile would be a traceback.
-        pytest.param("import containernet_env.__main__", ("click", "containernet_env.cli", "dataclasses"), id="main"),
-        pytest.param(
-            COMPLETION, ("docker", "pandas", "pydantic", "mininet.node", "containernet_env.cli.run"), id="Tab"
-        ),
-        # It takes a second, and is an extra.
-        pytest.param(COMMANDS, ("dask", "distributed", "tornado"), id="all commands"),
-        # That is most of the program, and what loading it takes is taken from what is measured beside it.
-        pytest.param(
-            f"{WATCH}, containernet_env.runs.sweep.ledger",
-            tuple(
-                f"containernet_env.{name}"
-                for name in ("config.reader", "stores.kinds", "config.planning", "runs.sweep.design")
-            ),
-            id="watch",
-        ),
-    ],
-)
-def test_what_an_import_does_not_load(code: str, never: tuple[str, ...]) -> None:
+OF_WATCH = ("config.reader", "stores.kinds", "config.planning", "runs.sweep.design")
+NEVER: dict[str, tuple[str, ...]] = {
+    "import containernet_env": (*LIBRARY, "pydantic"),
+    "from containernet_env import load_topology, load_scenarios": (*LIBRARY, "pydantic"),
+    "from containernet_env import measure": ("click",),
+    "from containernet_env.network.factory import LinkFactory": ("mininet", "docker"),
+    # `check` makes plans too, and has to be quick.
+    "import containernet_env.config.planning": ("mininet.node", "mininet.link", "docker"),
+    # The command is a script that imports this: Ctrl-C meanwhile would be a traceback.
+    "import containernet_env.__main__": ("click", "containernet_env.cli", "dataclasses"),
+    COMPLETION: ("docker", "pandas", "pydantic", "mininet.node", "containernet_env.cli.run"),
+    # It takes a second, and is an extra.
+    COMMANDS: ("dask", "distributed", "tornado"),
+    # That is most of the program, and what loading it takes is taken from what is measured beside it.
+    f"{WATCH}, containernet_env.runs.sweep.ledger": tuple(f"containernet_env.{name}" for name in OF_WATCH),
+}
+
+
+@pytest.mark.parametrize("code", NEVER)
+def test_what_an_import_does_not_load(code: str) -> None:
     ran = done(sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)")
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert [name for name in ran.stdout.split() if f"{name}.".startswith(tuple(f"{one}." for one in never))] == []
+    never = tuple(f"{name}." for name in NEVER[code])
+    assert [name for name in ran.stdout.split() if f"{name}.".startswith(never)] == []
 
 
 def test_the_names_are_those_that_are_documented() -> None:

@@ -147,9 +147,7 @@ esac
 """
 
 
-def test_a_stop_token_ends_the_build_of_a_store_and_nothing_of_it_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_token_ends_the_build_of_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, own = tmp_path / "module", tmp_path / "cache"
     folder.mkdir()
     (folder / "go.mod").write_text("module example\n")
@@ -182,15 +180,10 @@ def test_a_stop_token_ends_the_build_of_a_store_and_nothing_of_it_counts(
     assert list((own / "bin").iterdir()) == [] and programs.find(module, toolchain.version) is None
 
 
-ANSWERS = """#!/bin/sh
-echo "$$" > "$(dirname "$0")/answers"; exec sleep 60
-"""
-
-
 def test_an_engine_is_started_detached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """On a machine where no engine answers and no service manager runs."""
     answers = tmp_path / "answers"
-    (tmp_path / "dockerd").write_text(ANSWERS)
+    (tmp_path / "dockerd").write_text(f'#!/bin/sh\necho "$$" > {answers}; exec sleep 60\n')
     (tmp_path / "dockerd").chmod(0o755)
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     for name in ("LOG", "_DAEMON_CONFIG", "_PID_FILE"):

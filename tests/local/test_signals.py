@@ -58,20 +58,17 @@ def test_a_signal_is_kept_for_the_end_of_a_block_or_for_ever_behind_the_shield()
     assert stop.received == signal.SIGTERM
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Interrupted(2), ValueError("x")])
 def test_of_errors_that_nothing_can_catch_a_stop_needs_no_word(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    error: BaseException, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Dropping:
-        def __init__(self, error: BaseException) -> None:
-            self.error = error
-
         def __del__(self) -> None:
-            raise self.error
+            raise error
 
     monkeypatch.setattr(sys, "unraisablehook", terminal.tell_unraisable)
-    for error in (KeyboardInterrupt(), Interrupted(2), ValueError("x")):
-        Dropping(error)
-        assert ("Exception ignored" in capfd.readouterr().err) == isinstance(error, ValueError)
+    Dropping()
+    assert ("Exception ignored" in capfd.readouterr().err) == isinstance(error, ValueError)
 
 
 def test_ctrl_c_that_an_extension_dropped_keeps_work_from_beginning(monkeypatch: pytest.MonkeyPatch) -> None:

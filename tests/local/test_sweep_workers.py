@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -176,9 +176,7 @@ def test_a_worker_that_is_ended_gives_back_what_it_has(scheduler: Scheduler, tmp
 
 
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
-def test_a_sweep_that_is_ended_or_killed_leaves_no_cell_running(
-    signum: int, status: int, scheduler: Scheduler, tmp_path: Path
-) -> None:
+def test_an_ended_sweep_leaves_no_cell_running(signum: int, status: int, scheduler: Scheduler, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     words = [str(CONFIG), str(out), "--quick", "--only", "write-leader-50x*-4B-64B", "--seed", "5"]
     words += ["--dask", scheduler.address, *flags(scheduler.tls, scheduler.tls)]
@@ -186,9 +184,10 @@ def test_a_sweep_that_is_ended_or_killed_leaves_no_cell_running(
     argv = [sys.executable, "-m", "containernet_env", "sweep", *words, *sets]
     a = Machine(tmp_path / "node1", scheduler)
     with machines(a, held=a):
-        with subprocess.Popen(
-            argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=signal_by_default
-        ) as ended:
+        # A shell has what runs in its background ignore SIGINT.
+        heard = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "preexec_fn": heard}
+        with subprocess.Popen(argv, cwd=ROOT, **pipes) as ended:
             eventually(lambda: a.begun(2), "the second benchmark begins")
             events = next((a.folder / worker.FOLDER / "out.runs").glob("*/events.jsonl"))
             # What comes later, a kill may lose.
@@ -204,11 +203,6 @@ def test_a_sweep_that_is_ended_or_killed_leaves_no_cell_running(
         done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "") and f"{CELLS} measurements: {CELLS} valid; rows in" in done.stdout
     assert len(measured(out)) == CELLS and set(measured(out).values()) == {1}
-
-
-def signal_by_default() -> None:
-    """A shell has what runs in its background ignore SIGINT."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP])
@@ -246,15 +240,6 @@ def test_a_lost_scheduler_ends_the_sweep_with_what_to_do(
     assert len(rows(out)) == 1
 
 
-def test_where_no_scheduler_is_neither_sweep_nor_worker_has_a_traceback(tmp_path: Path, ours: TlsFiles) -> None:
-    at = scheduler_at("127.0.0.1:1", *ours)
-    with pytest.raises(RunError, match=r"no scheduler answers at tls://127\.0\.0\.1:1: .*\n  Start one"):
-        sweep_on(tmp_path / "out.csv", at, Notes()).carry_out(Notes(), Stop())
-    machine = Machine(tmp_path / "node1", at)
-    assert machine.status() == 1
-    assert machine.said().startswith("Error: no scheduler answers at tls://127.0.0.1:1") and os.listdir(tmp_path)
-
-
 def test_by_tls_everyone_shows_a_certificate(tmp_path: Path) -> None:
     """Every user of the machine reaches the scheduler and the worker; none of another authority is answered."""
     ours = certificates(tmp_path / "ours", ("scheduler", "worker", "sweep"))
@@ -266,6 +251,9 @@ def test_by_tls_everyone_shows_a_certificate(tmp_path: Path) -> None:
             refused = sweep_on(out, replace(at, tls=theirs["sweep"]), notes, "clients=5")
             with pytest.raises(RunError, match="no scheduler answers"):
                 refused.carry_out(notes, Stop())
+            nowhere = sweep_on(out, replace(at, address="tls://127.0.0.1:1"), notes, "clients=5")
+            with pytest.raises(RunError, match=r"no scheduler answers at tls://127\.0\.0\.1:1: .*\n  Start one"):
+                nowhere.carry_out(notes, Stop())
             allowed = sweep_on(out, replace(at, tls=ours["sweep"]), notes, "clients=5")
             assert allowed.carry_out(notes, Stop()) == Counts(1, 0, 0)
         for number, pair in enumerate(((other, other), (mine, other), (other, mine))):

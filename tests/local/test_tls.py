@@ -171,9 +171,6 @@ def test_what_ends_or_answers_otherwise_speaks_no_tls(answer: bytes) -> None:
         listener.shutdown()
 
 
-# --- profiles ---------------------------------------------------------------------------------------------------------
-
-
 def taken(connection: Any, *kinds: ProfileKind) -> list[Profile]:
     made = Profiling(connection, 2379, kinds)
     made.begin()

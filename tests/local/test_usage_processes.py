@@ -87,9 +87,7 @@ def open_files() -> list[str]:
     return sorted(path for _, path in open_descriptors() if path.startswith(("/proc/", "/sys/")))
 
 
-def test_who_looks_holds_no_network_namespace_and_no_file_once_closed(
-    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_looks_holds_no_network_namespace(child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of /proc/PID/net that stays open keeps the interfaces of a host that has ended."""
     monkeypatch.setattr(Group, "pids", lambda self: (child.pid, os.getpid()))
     before = open_files()

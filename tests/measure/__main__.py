@@ -13,12 +13,12 @@ import importlib
 import json
 import pkgutil
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Any
 
 from rich.console import Console
@@ -34,15 +34,7 @@ from tests.measure import FIGURES, Figure
 
 KEPT = 5
 """The number of earlier values behind the median that is shown."""
-FAILURES = (
-    ContainernetEnvError,
-    OSError,
-    subprocess.SubprocessError,
-    RuntimeError,
-    ValueError,
-    LookupError,
-    AssertionError,
-)
+FAILURES = (ContainernetEnvError, OSError, SubprocessError, RuntimeError, ValueError, LookupError, AssertionError)
 
 
 @dataclass(frozen=True)
@@ -99,17 +91,12 @@ def take(figure: Figure) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
-def chosen(patterns: Iterable[str]) -> list[Figure]:
+def chosen(patterns: Sequence[str]) -> list[Figure]:
     """The declared measurements of all modules of this package whose names match one of the patterns, if there are."""
     for module in pkgutil.iter_modules(measure.__path__):
         if module.name != "__main__":
             importlib.import_module(f"tests.measure.{module.name}")
-    patterns = list(patterns)
-    return [
-        figure
-        for figure in FIGURES
-        if not patterns or any(fnmatch.fnmatch(figure.name, pattern) for pattern in patterns)
-    ]
+    return [one for one in FIGURES if not patterns or any(fnmatch.fnmatch(one.name, pattern) for pattern in patterns)]
 
 
 def main(patterns: list[str]) -> int:
@@ -137,14 +124,9 @@ def main(patterns: list[str]) -> int:
         taken |= values
         for name, entry in values.items():
             before = known.get(name)
-            table.add_row(
-                name,
-                entry["unit"],
-                f"{entry['value']:.4g}",
-                f"{statistics.median(before):.4g} of {len(before)}" if before else "-",
-                f"{entry['steal_s']:.2f}",
-                f"{entry['waited_s']:.2f}",
-            )
+            last = f"{statistics.median(before):.4g} of {len(before)}" if before else "-"
+            disturbed = (f"{entry['steal_s']:.2f}", f"{entry['waited_s']:.2f}")
+            table.add_row(name, entry["unit"], f"{entry['value']:.4g}", last, *disturbed)
     record = {"at": utc_now(), "commit": version.described(ROOT), "machine": key, "figures": taken}
     with history().open("a") as file:
         file.write(json.dumps(record) + "\n")
