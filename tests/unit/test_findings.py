@@ -23,7 +23,6 @@ from containernet_env.model.findings import (
     load_findings,
     machine_findings,
     member_findings,
-    network_findings,
     store_findings,
     verdict,
 )
@@ -33,12 +32,10 @@ from containernet_env.model.usage import (
     Consumption,
     Durations,
     Leadership,
-    LinkStatistics,
     MemberActivity,
     StoreActivity,
     Usage,
 )
-from tests.recorded import sabotaged
 from tests.unit.answers import DOCS, closed_loop, open_loop, without_answers
 from tests.unit.commands import check_block
 
@@ -276,42 +273,6 @@ def test_a_member_may_be_silent_for_an_election_timeout(
         assert (item.value, item.threshold) == (pytest.approx(silent_s * 1e9), min(timeout_s, 2.0) * 1e9)
 
 
-# --- figures of a run that was sabotaged ------------------------------------------------------------------------------
-
-RECORDED = sabotaged.read()
-OF_FIGURES = set(RULES) - {"member_died", "leader_changed", "member_silent"}
-"""Kinds of findings that follow from what is recorded; the others from what a run sees meanwhile."""
-
-
-def of_recorded(recorded: dict[str, Any]) -> list[Finding]:
-    load, floor_s = LoadResult.from_json(recorded["load"]), recorded["floor_s"]
-    used = dict(recorded["machine"]["used"])
-    members = {name: Consumption(**values) for name, values in used.pop("members").items()}
-    others = {name: None if values is None else Consumption(**values) for name, values in used.items()}
-    syncs = {name: values["log_syncs"] for name, values in recorded["store"]["members"].items()}
-    activity = {
-        name: MemberActivity(
-            log_syncs=values and Durations(**values | {"buckets": tuple(map(tuple, values["buckets"]))})
-        )
-        for name, values in syncs.items()
-    }
-    return [
-        *load_findings(load),
-        *floor_findings(load, floor_s),
-        *network_findings(LinkStatistics(recorded["network"]), floor_s or load.median_s),
-        *machine_findings(
-            Usage(recorded["machine"]["window_ns"], Consumers(members, **others)), load, Capacity(2, 4.0)
-        ),
-        *store_findings(StoreActivity(activity)),
-    ]
-
-
-@pytest.mark.parametrize("name", RECORDED)
-def test_recorded_figures_give_the_findings_of_their_run(name: str) -> None:
-    told = [Finding(**values) for values in RECORDED[name]["findings"] if values["kind"] in OF_FIGURES]
-    assert [item for item in of_recorded(RECORDED[name]) if item.kind in OF_FIGURES] == told
-
-
 # --- what events explain ----------------------------------------------------------------------------------------------
 
 
@@ -394,9 +355,7 @@ def test_a_leader_of_many_needs_a_majority_only() -> None:
         (partition("2", 200), 9000, False),  # they failed before
     ],
 )
-def test_failed_requests_are_explained_by_what_keeps_answers_away(
-    item: ExecutedEvent, timeout_ms: int, is_explained: bool
-) -> None:
+def test_failed_requests_are_explained(item: ExecutedEvent, timeout_ms: int, is_explained: bool) -> None:
     made = closed_loop()
     row = {**made["timeline"][0], "second": 0.1, "failed": 40}
     load = LoadResult.from_json({**made, "timeline_interval_s": 0.1, "timeline": [row]})
