@@ -95,30 +95,20 @@ def test_the_bootstrap_median_of_many_values_has_its_known_spread(n: int) -> Non
     assert math.sqrt((chance * (medians - 0.5) ** 2).sum()) == pytest.approx(0.5 / math.sqrt(n), rel=0.02)
 
 
-def test_the_ratios_interval_is_that_of_all_pairs_of_resamples() -> None:
-    a, b = [9.1, 10.2, 10.9, 9.8, 10.4], [10.8, 12.1, 11.0, 11.9, 11.3]
-    medians = [sorted(median(pick) for pick in itertools.product(side, repeat=5)) for side in (a, b)]
+@pytest.mark.parametrize(("n", "tail"), [(5, 0.025), (4, 0.005)])
+def test_the_ratios_interval_is_that_of_all_pairs_of_resamples(n: int, tail: float) -> None:
+    """Of four values a side it is a wider one, and of three there is none."""
+    a, b = [9.1, 10.2, 10.9, 9.8, 10.4][:n], [10.8, 12.1, 11.0, 11.9, 11.3][:n]
+    medians = [sorted(median(pick) for pick in itertools.product(side, repeat=n)) for side in (a, b)]
     ratios: Counter[float] = Counter()
-    for (left, n), (right, m) in itertools.product(*(Counter(side).items() for side in medians)):
-        ratios[right / left] += n * m
-    ordered, total = sorted(ratios), 5**10
+    for (left, times), (right, more) in itertools.product(*(Counter(side).items() for side in medians)):
+        ratios[right / left] += times * more
+    ordered, total = sorted(ratios), n ** (2 * n)
     reached = list(itertools.accumulate(ratios[ratio] for ratio in ordered))
-    ends = [next(r for r, c in zip(ordered, reached, strict=True) if c >= share * total) for share in (0.025, 0.975)]
+    ends = [next(r for r, c in zip(ordered, reached, strict=True) if c >= share * total) for share in (tail, 1 - tail)]
     found = ratio_of_medians(a, b)
     assert (found.low, found.high) == pytest.approx(tuple(ends), rel=1e-9)
-    assert found.estimate == 11.3 / 10.2
-
-
-def test_three_values_a_side_have_no_interval_of_the_ratio_and_four_a_wider_one() -> None:
-    few = ratio_of_medians([1, 2, 3], [1, 2, 3, 4, 5, 6])
-    assert few.low is None
-    rng = np.random.default_rng(8)
-    covered = dict.fromkeys((4, 5, 6), 0)
-    for n in covered:
-        for _ in range(400):
-            found = ratio_of_medians(*np.exp(0.05 * rng.standard_normal((2, n))))
-            covered[n] += found.low <= 1 <= found.high  # type: ignore[operator]
-    assert min(covered.values()) >= 0.93 * 400, covered
+    assert found.estimate == median(b) / median(a) and ratio_of_medians(a[:3], b).low is None
 
 
 FEW = st.lists(st.integers(0, 4), min_size=1, max_size=5)
@@ -137,17 +127,6 @@ def test_equal_values_are_handed_out_in_every_way(a: list[int], b: list[int]) ->
     assert found.least_p == pytest.approx(min(1, 2 * min(ends) / len(sums)))
     assert found.p >= found.least_p - 1e-12 >= least_p(len(a), len(b)) - 1e-9
     assert found.u == sum((y > x) + (x == y) / 2 for x in a for y in b)
-
-
-@given(st.lists(st.integers(0, 10**6), min_size=2, max_size=24, unique=True), st.data())
-def test_without_equal_values_it_is_scipys_exact_test(values: list[int], data: st.DataObject) -> None:
-    split = data.draw(st.integers(1, len(values) - 1))
-    a, b = values[:split], values[split:]
-    theirs = stats.mannwhitneyu(b, a, method="exact")
-    found, turned = mann_whitney(a, b), mann_whitney(b, a)
-    assert (found.u, found.p) == (theirs.statistic, pytest.approx(theirs.pvalue))
-    assert turned.p == pytest.approx(found.p)
-    assert found.least_p == pytest.approx(least_p(len(a), len(b)))
 
 
 def test_many_values_are_judged_by_the_normal_distribution() -> None:
