@@ -24,20 +24,7 @@ from containernet_env.model.disruption import Disruptions
 from containernet_env.model.findings import RULES, Finding, Kind, reasons_text
 from containernet_env.model.scenario import Span
 from containernet_env.results import capacity
-from containernet_env.results.capacity import (
-    CostSample,
-    ForwardingCost,
-    MachineCosts,
-    advice,
-    carried,
-    cost_at,
-    forwarding_cost,
-    full_share,
-    kind_of,
-    payload_bytes,
-    reached_per_s,
-    sample_of,
-)
+from containernet_env.results.capacity import CostSample, MachineCosts, carried, cost_at, sample_of
 from containernet_env.runs import keeper as costs_module
 from containernet_env.runs import machine
 from containernet_env.runs import measure as measure_module
@@ -145,7 +132,10 @@ def test_what_was_reached_on_the_same_config_bounds_what_as_many_clients_ask_for
         held = carried(plan, known(sample(), sample(rate_per_s=400, **changes)))
         assert bool(held.fit) is fit, changes
     samples = [sample(config="c", rate_per_s=rate) for rate in (2000, 3000, 1000)]
-    assert (list(reached_per_s(samples, "c", 100)), list(reached_per_s(samples, "c", 101))) == ([3000], [])
+    assert (list(capacity.reached_per_s(samples, "c", 100)), list(capacity.reached_per_s(samples, "c", 101))) == (
+        [3000],
+        [],
+    )
 
 
 def test_nothing_is_said_of_loads_unlike_those_measured(tmp_path: Path) -> None:
@@ -177,18 +167,20 @@ def test_of_several_runs_the_median_counts_by_requests_and_frames_where_there_ar
     cost = cost_at(samples, 1000)
     assert cost is not None and cost.links_ns == 2
     rare, often = sample(rate_per_s=10, links_ns=MS), sample(rate_per_s=9000, links_ns=50_000, frame_bytes=90)
-    assert forwarding_cost([rare, rare, often]) == ForwardingCost(5000, 90)
+    assert capacity.forwarding_cost([rare, rare, often]) == capacity.ForwardingCost(5000, 90)
 
 
 def test_how_busy_a_machine_may_be_is_learnt_from_its_rows() -> None:
     def rows_at(*busy: tuple[float, bool]) -> list[CostSample]:
         return [sample(busy_ratio=ratio, limit="cores" if crowded else "none") for ratio, crowded in busy]
 
-    assert full_share([]) == 0.95
-    assert full_share(rows_at((0.3, False), (0.9, False), (0.97, True))) == 0.95
-    assert full_share(rows_at((0.6, False), (0.7, False), (0.8, True), (0.9, True))) == 0.7
+    assert capacity.full_share([]) == 0.95
+    assert capacity.full_share(rows_at((0.3, False), (0.9, False), (0.97, True))) == 0.95
+    assert capacity.full_share(rows_at((0.6, False), (0.7, False), (0.8, True), (0.9, True))) == 0.7
     # One row that waited for another reason, among ten that did not.
-    assert full_share(rows_at((0.2, True), *[(0.5 + 0.04 * n, False) for n in range(10)], (0.99, True))) == 0.95
+    assert (
+        capacity.full_share(rows_at((0.2, True), *[(0.5 + 0.04 * n, False) for n in range(10)], (0.99, True))) == 0.95
+    )
 
 
 def test_what_a_request_cost_counts_those_of_the_warm_up() -> None:
@@ -209,9 +201,9 @@ def test_how_much_data_a_request_or_its_answer_has_and_its_kind() -> None:
     keys, half = replace(READ, span=Span(answer="keys")), Decimal("0.5")
     sizes = {WRITE: 264, READ: 264, scan: 26_400, replace(scan, put_ratio=half): 26_400}
     sizes |= {keys: 8, replace(keys, put_ratio=half): 264}
-    assert {scenario: payload_bytes(scenario) for scenario in sizes} == sizes
+    assert {scenario: capacity.payload_bytes(scenario) for scenario in sizes} == sizes
     mixed = replace(READ, type="mixed", consistency="l", put_ratio=Decimal("0.25"))
-    kinds = [kind_of(scenario) for scenario in (WRITE, READ, mixed, replace(WRITE, type="txn"))]
+    kinds = [capacity.kind_of(scenario) for scenario in (WRITE, READ, mixed, replace(WRITE, type="txn"))]
     assert kinds == ["write", "read serializable", "mixed 0.2 linearizable", "txn"]
 
 
@@ -260,7 +252,7 @@ FITS = "it fits with about 10 clients, a rate of 510/s, 4 cores or CPU limits th
     ],
 )
 def test_a_row_that_is_not_valid_says_what_would_fit(kinds: Any, costs: Any, told: str | None, tmp_path: Path) -> None:
-    assert advice(plan_of(tmp_path), outcome(*kinds), known(*costs)) == told
+    assert capacity.advice(plan_of(tmp_path), outcome(*kinds), known(*costs)) == told
 
 
 def test_a_run_weighs_its_own_costs_and_those_that_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,9 +347,7 @@ def test_the_file_keeps_the_last_of_each_group_of_each_machine(place: Path) -> N
     for cores in range(5, 15):
         capacity.add(KEY.model_copy(update={"cores": cores}), [sample()], [])
     assert len(json.loads(place.read_text())["machines"]) == capacity.KEPT_MACHINES
-
-
-def test_all_samples_together_are_bounded(place: Path) -> None:
+    # All samples together are bounded, too.
     many = [sample(members=number) for number in range(1, capacity.KEPT_SAMPLES + 50)]
     capacity.add(KEY, many, [])
     assert [one.members for one in capacity.read(KEY)[0].requests] == [one.members for one in many[49:]]
@@ -393,38 +383,30 @@ def test_a_file_that_is_not_ours_is_ignored_with_a_note_and_replaced(place: Path
 
 def test_what_is_no_file_at_all_is_ignored_with_a_note(place: Path) -> None:
     place.parent.mkdir()
-    os.mkfifo(place)
-    assert "cannot be read: it is no regular file" in str(capacity.read(KEY)[1])
-    place.unlink()
-    place.mkdir()
-    assert "cannot be read: it is no regular file" in str(capacity.read(KEY)[1])
+    for make in (os.mkfifo, os.mkdir):
+        place.unlink(missing_ok=True)
+        make(place)
+        assert "cannot be read: it is no regular file" in str(capacity.read(KEY)[1])
     assert "is not kept: Is a directory" in str(capacity.add(KEY, [sample()], []))
     assert os.listdir(place.parent) == [capacity.NAME]
 
 
-def test_a_run_keeps_what_it_has_measured(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_keeps_what_requests_cost(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_fakes(monkeypatch)
     monkeypatch.setattr(measure_module, "keep_costs", costs_module.keep_costs)
     run(tmp_path / "out.csv")
     assert [(one.data, one.median_ns) for one in capacity.read(KEY)[0].syncs] == [("disk", 500_000)]
-    profiled = plan_of(tmp_path, profile=("cpu",))
-    for plan in (plan_of(tmp_path), profiled):
+    for plan in (plan_of(tmp_path), plan_of(tmp_path, profile=("cpu",))):
         struck = replace(outcome(), disruptions=Disruptions("1"))
         assert costs_module.keep_costs(plan, MACHINE, [], [outcome(), outcome("machine_shared"), struck]) is None
     assert len(capacity.read(KEY)[0].requests) == 1
-    assert place.exists()
-
-
-def test_a_run_ends_well_where_nothing_can_be_kept(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    on_fakes(monkeypatch)
-    monkeypatch.setattr(measure_module, "keep_costs", costs_module.keep_costs)
+    place.unlink()
+    place.parent.rmdir()
     place.parent.write_text("no folder")
     assert run(tmp_path / "out.csv").failed == 0
     monkeypatch.setattr(capacity, "add", lambda *_: 1 / 0)
     assert run(tmp_path / "out.csv").failed == 0
-    assert [row["Error"] for row in rows(tmp_path / "out.csv")] == ["-", "-"]
+    assert [row["Error"] for row in rows(tmp_path / "out.csv")] == ["-"] * 3
     assert costs_module.keep_costs(plan_of(tmp_path), MACHINE, [], []) == (
         "what requests cost on this machine is not kept: ZeroDivisionError: division by zero"
     )
