@@ -1,4 +1,7 @@
-"""compare: what is matched, what is left out, and words that never say more than the repetitions tell."""
+"""Rows of one configuration merged, and two files compared, in words that never say more than the repetitions tell.
+
+What `results` prints is in the snapshot: pytest tests/unit/test_compare.py --snapshot-update.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import numpy as np
 import pandas
 import pytest
 from click.testing import Result
+from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base.errors import MissingRequirementError, UsageError
 from containernet_env.cli import main
@@ -18,8 +22,10 @@ from containernet_env.results import comparison
 from containernet_env.results.columns import COLUMNS
 from containernet_env.results.comparison import Comparison, compare
 from containernet_env.results.csv_file import load
+from containernet_env.results.repetitions import TIMING, bimodal, kept_apart, summarize, two_groups
 from containernet_env.results.statistics import Interval
 from tests.unit import report_rows
+from tests.unit.commands import answer
 from tests.unit.report_rows import without, write
 
 STEADY = {"TestType": "write", "Scenario": "w", "ConfigHash": "c", "ScenarioHash": "s", "Valid": "yes", "Attempt": "1"}
@@ -112,17 +118,6 @@ def test_scenarios_with_a_rate_are_compared_by_their_median(tmp_path: Path) -> N
     a = rows(EVEN, "1") + rows(EVEN, "1", Scenario="r", OfferedRate_per_s="500.0000")
     found = compared(tmp_path, a, [row | {"RunId": "2"} for row in a])
     assert [(cell.title, cell.figure) for cell in found.cells] == [("w", "Requests/sec"), ("r", "50%")]
-
-
-@pytest.mark.parametrize(("repetitions", "verdict"), [(5, "cannot tell"), (6, "slower")])
-def test_eighteen_cells_need_six_repetitions_each(tmp_path: Path, repetitions: int, verdict: str) -> None:
-    values = EVEN[:repetitions]
-    found = compared(tmp_path, rows(values, "1", 18), rows(scaled(values, 0.5), "2", 18))
-    assert [cell.verdict for cell in found.cells] == [verdict] * 18
-    assert {cell.needed for cell in found.cells} == {6}
-    same = compared(tmp_path / "same", *(rows(values, name, 18) for name in "12"))
-    told = {cell.verdict for cell in same.cells}
-    assert told == ({"no difference shown"} if repetitions == 6 else {"cannot tell"})
 
 
 @pytest.mark.parametrize("n", range(1, 7))
@@ -286,7 +281,7 @@ def test_what_differs_by_chance_is_named_and_makes_no_other_experiment(tmp_path:
     )
 
 
-def test_the_seeds_form_works_and_says_what_is_missing(tmp_path: Path) -> None:
+def test_the_seeds_form_works_also_on_one_side_and_says_what_is_missing(tmp_path: Path) -> None:
     a, b = seed_file(tmp_path / "a.csv", 1), seed_file(tmp_path / "b.csv", 0.5)
     found = compare(load(a), load(b))
     told = {cell.title: (cell.verdict, cell.repetitions) for cell in found.cells}
@@ -295,19 +290,16 @@ def test_the_seeds_form_works_and_says_what_is_missing(tmp_path: Path) -> None:
     assert "do not say which rows are valid" in run(a, b).output
     with pytest.raises(UsageError, match=r"RequestCount: A has 100, B has 7"):
         compare(load(a), load(seed_file(tmp_path / "c.csv", 1, requests="7")))
-
-
-def test_one_side_of_the_seeds_form_is_matched_by_its_columns_alone(tmp_path: Path) -> None:
+    # One side of that form is matched by its columns alone.
     fixed = {"ClusterSize": "3", "RequestCount": "100", "ValueSize": "8", "KeySize": "8", "ClientCount": "1"}
     ours = rows(EVEN, "1", ConnectionCount="0.010000", **fixed)
-    seed = load(seed_file(tmp_path / "b.csv", 1))
-    found = compare(table(tmp_path / "a.csv", ours), seed)
+    found = compare(table(tmp_path / "ours.csv", ours), load(a))
     assert [cell.repetitions for cell in found.cells] == [(6, 6)]
     both = ours + [row | {"Target": "leader", "Scenario": "v"} for row in ours]
     with pytest.raises(UsageError, match=r"A has rows of several experiments .*Scenario: v, w"):
-        compare(table(tmp_path / "c.csv", both), seed)
+        compare(table(tmp_path / "both.csv", both), load(a))
     with pytest.raises(UsageError, match="no figure 99% in both"):
-        compare(table(tmp_path / "d.csv", ours), seed, ["99%"])
+        compare(table(tmp_path / "again.csv", ours), load(a), ["99%"])
 
 
 def test_spreads_advise_more_repetitions_than_the_least(tmp_path: Path) -> None:
@@ -342,6 +334,7 @@ def test_the_command_prints_a_table_that_fits_a_terminal(tmp_path: Path) -> None
         assert max(len(line) for line in text.splitlines() if str(tmp_path) not in line) <= 120
     few = " ".join(run(c, d).output.split())
     assert "cannot tell: 5 against 5 repetitions with equal values can at best reach p = " in few
+    assert "; 6 each are needed" in few
 
 
 def test_json_and_csv_have_every_cell_and_replace_nothing_else(tmp_path: Path) -> None:
@@ -410,3 +403,143 @@ def test_what_is_wrong_is_said_before_anything_is_installed(tmp_path: Path, monk
         assert isinstance(refused, UsageError) and words in str(refused), options
     assert isinstance(run(a, b, "--csv", tmp_path / "cells.csv").exception, MissingRequirementError)
     assert not (tmp_path / "cells.csv").exists()
+
+
+# --- rows of one configuration are merged, rows of different ones never are -------------------------------------------
+
+EVIL = "w\x1b[2J\u202e[red]"
+
+
+def kept(path: Path, *rows: dict[str, str]) -> pandas.DataFrame:
+    """A results file of rows that have these values alone, as it is read."""
+    return load(
+        write(path, [{"TestType": "write", "Scenario": "w", "ConfigHash": "a", "Valid": "yes"} | row for row in rows])
+    )
+
+
+DIFFERENT: list[list[dict[str, str]]] = [
+    [{"LinkDelay_ms": "3", "ConfigHash": "a"}, {"LinkDelay_ms": "1", "ConfigHash": "b"}],
+    [{"ConfigHash": "a"}, {"ConfigHash": "b"}],
+    *([{column: "one"}, {column: "other"}] for column in ("CpuModel", "Kernel", "Realtime", "Commit")),
+    [{"LinkStamps": "one", "RunId": "a"}, {"LinkStamps": "other", "RunId": "b"}],
+    [{"Cores": "2"}, {"Cores": "4"}],
+]
+ONE: list[list[dict[str, str]]] = [
+    [{"LoadSeed": str(seed), "RunId": str(seed)} for seed in range(2)],
+    [{"LinkStamps": "kernel"}, {"Error": "not run: etcd2 died"}],  # before its frames were stamped
+]
+
+
+@pytest.mark.parametrize(("rows", "lines"), [*((rows, 2) for rows in DIFFERENT), *((rows, 1) for rows in ONE)])
+def test_rows_are_merged_where_nothing_varied(tmp_path: Path, rows: list[dict[str, str]], lines: int) -> None:
+    summary = summarize(kept(tmp_path / "out.csv", *rows, rows[0]))
+    assert summary["rows"].tolist() == ([2, 1] if lines == 2 else [3])
+
+
+def test_medians_and_ranges_are_of_the_rows_that_are_certainly_valid(tmp_path: Path) -> None:
+    """A member that was killed leaves figures of the part before it, which are not those of a whole scenario."""
+    doubtful = [{"50%": "0.030", "Valid": "no"}, {"50%": "0.050", "Valid": "unknown"}]
+    doubtful.append({"50%": "0.070", "Valid": "-", "Error": "no leader"})
+    frame = kept(tmp_path / "out.csv", {"50%": "0.010"}, {"50%": "0.012"}, *doubtful)
+    summary, every = summarize(frame), summarize(frame, every=True)
+    for table in (summary, every):
+        assert (table["rows"][0], table["failed"][0], table["invalid"][0]) == (5, 1, 2)
+    assert summary[["50%", "50%_min", "50%_max"]].values.tolist() == [[pytest.approx(0.011), 0.010, 0.012]]
+    assert every["50%"][0] == pytest.approx(0.021)
+
+
+def test_what_follows_from_the_network_is_no_column_and_what_was_chosen_is(tmp_path: Path) -> None:
+    network = [{"LinkDelay_ms": delay, "RttExpected_ms": rtt, "ConfigHash": delay} for delay, rtt in DELAYS]
+    derived = [row | {"Heartbeat_ms": ms, "ElectionTimeout_ms": f"{ms}0"} for row, ms in zip(network, MS, strict=True)]
+    chosen = [row | {"Heartbeat_ms": "500", "ElectionTimeout_ms": "5000", "ConfigHash": "e"} for row in network[:1]]
+    for name, rows, more in (("a", derived, []), ("b", derived + chosen, ["Heartbeat_ms"])):
+        summary = summarize(kept(tmp_path / f"{name}.csv", *rows))
+        assert [*summary.columns[1 : list(summary.columns).index("rows")]] == ["LinkDelay_ms", *more]
+        assert set(summary["rows"]) == {1}
+    # From the overhead of links, which the expected RTT alone shows.
+    overhead = [{"LinkDelay_ms": delay, "RttExpected_ms": rtt, "Heartbeat_ms": ms} for delay, rtt, ms in OVERHEAD]
+    assert not set(TIMING) & set(kept_apart(kept(tmp_path / "c.csv", *overhead)))
+
+
+DELAYS, MS = (("5", "20.003"), ("25", "100.003")), ("100", "101")
+OVERHEAD = (("1", "6.000", "100"), ("1", "6.500", "100"), ("25", "102.000", "102"), ("25", "103.000", "103"))
+
+
+def test_who_names_columns_merges_by_them(tmp_path: Path) -> None:
+    frame = kept(tmp_path / "out.csv", {"LinkDelay_ms": "3", "Total": "1"}, {"LinkDelay_ms": "1", "Total": "2"})
+    assert summarize(frame, ["Scenario"])["rows"].tolist() == [2]
+    assert summarize(frame, ["TestType", "LinkDelay_ms"])["LinkDelay_ms"].tolist() == ["3", "1"]
+    assert list(summarize(frame, ["TestType", "TestType"]).columns)[:2] == ["TestType", "rows"]
+    for name, words in (("xyz", "no such column"), ("50%", "what is summarized merges no rows")):
+        with pytest.raises(UsageError, match=rf"--by {name}: {words}; allowed: type, "):
+            summarize(frame, ["TestType", name])
+
+
+def test_rows_of_the_seeds_form_with_other_request_counts_are_not_merged(tmp_path: Path) -> None:
+    """In that form RequestCount is what was configured, and nothing else in the row tells the two apart."""
+    loads = (("write", "100"), ("write", "100"), ("write", "9"), ("read", "9"))
+    made = [report_rows.row(TestType=kind, RequestCount=total) for kind, total in loads]
+    assert summarize(load(write(tmp_path / "seed.csv", made, seed=True)))["rows"].tolist() == [2, 1, 1]
+
+
+# --- what is printed --------------------------------------------------------------------------------------------------
+
+
+def test_what_results_prints(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    """Three experiments of one name, which can be told apart; and names that move no cursor and are no markup."""
+    two = {"Requests/sec": "10", "50%": "0.02", "ScenarioHash": "s1"}
+    more = {"ClientCount": "1000", "ScenarioHash": "s2", "ReadLimit": "1234567"}
+    rows = [two, two | {"Requests/sec": "12", "50%": "0.03"}, two | {"Valid": "no"}, two | {"Error": "no leader"}]
+    rows += [more | {"Config": "wan[old].json"}, more | {"ConfigHash": "b", "Config": "lan[/x].json", "Leader": EVIL}]
+    kept(tmp_path / "out.csv", *rows)
+    kept(tmp_path / "empty.csv")
+    kept(tmp_path / "one.csv", two)
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    calls = ("out.csv", "out.csv --all", "out.csv --json", "out.csv --csv", "out.csv --by Config --by ReadLimit")
+    calls = (*calls, "out.csv --by Leader", "one.csv", "empty.csv", "empty.csv --csv", "x.csv", "/dev/null")
+    told = {}
+    for line in calls:
+        name, *options = line.split()
+        told[line] = answer("results", tmp_path / name, *options, folder=tmp_path)
+    lines = [line for line in told["out.csv"].splitlines() if line.startswith("w ")]
+    assert len(set(lines)) == 3 and not {"\x1b", "\u202e"} & set("".join(told.values()))
+    assert told == snapshot
+
+
+FOUR_AND_TWO = [("near1", 3.4), ("far2", 22.1), ("near3", 3.5), ("near1", 3.4), ("far1", 21.9), ("near2", 3.4)]
+
+
+def of_leaders(path: Path, *rows: tuple[str, float]) -> pandas.DataFrame:
+    return kept(path, *({"50%": f"{ms / 1000:.6f}", "Leader": leader} for leader, ms in rows))
+
+
+def test_repetitions_of_two_groups_are_shown_with_who_led_them(tmp_path: Path) -> None:
+    """5node.json gave 3.4 ms in four runs and 22 ms in two: the median of six, 3.45 ms, hides that."""
+    frame = of_leaders(tmp_path / "out.csv", *FOUR_AND_TWO)
+    told = "4 rows led by near1, near2, near3 at 3.4 ms; 2 rows led by far1, far2 at 22 ms"
+    assert summarize(frame)["bimodal"].tolist() == [told]
+    assert f"w: p50 is of two groups: {told}\n" in answer("results", tmp_path / "out.csv")
+    # Leaders that do not differ are no reason.
+    led = [("near1", ms) for _, ms in FOUR_AND_TWO], [(leader, ms) for leader in "ab" for ms in (3.4, 22.0)]
+    assert [bimodal(of_leaders(tmp_path / f"{rows[-1][0]}.csv", *rows)) for rows in led] == [
+        *("4 rows at 3.4 ms; 2 rows at 22 ms", "2 rows led by a, b at 3.4 ms; 2 rows led by a, b at 22 ms")
+    ]
+    # A row that failed is in no group.
+    with_failed = kept(tmp_path / "failed.csv", {"50%": "0.05", "Error": "x"}, *[{"50%": "0.003"}] * 4)
+    assert summarize(with_failed)["bimodal"].isna().all()
+
+
+def test_when_medians_are_of_two_groups() -> None:
+    groups: dict[tuple[float, ...], int | None] = {
+        (3.4, 3.4, 3.5, 3.4, 21.9, 22.1): 4,
+        (22.1, 3.4, 21.9, 3.5): 2,
+        (1.0, 1.0, 1.3, 1.3): 2,
+        (1.0, 1.0, 1.2, 1.2): None,  # by no more than a fifth
+        (1.0, 1.2, 1.7, 1.9): None,  # the gap is not three times the spread
+        (1.0, 1.1, 1.5, 1.6): 2,
+        (3.4, 3.4, 3.4, 3.4, 22.0): None,  # one alone is an outlier, no group
+        (3.4, 3.5, 3.6, 3.7, 3.8, 3.9): None,
+        (0.0, 0.0, 1.0, 1.0): 2,
+        **dict.fromkeys(((), (3.4, 22.0), (5.0,) * 6)),
+    }
+    assert {values: two_groups(values) for values in groups} == groups

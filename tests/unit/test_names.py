@@ -45,58 +45,35 @@ def test_names_of_columns_and_of_axes() -> None:
         assert {name: axis_name(name) for name in names} == dict.fromkeys(names, axis)
 
 
-def answer(figure: Path, *words: object) -> tuple[str, str]:
-    """What a command that succeeds prints, and the numbers behind the figure that it draws."""
-    done = shown(*words)
-    assert done.exit_code == 0, (words, done.output, done.exception)
-    numbers = figure.with_name(f"{figure.name}.csv")
-    return done.output, numbers.read_text() if words[0] == "plot" else ""
-
-
-def test_commands_take_either_name_and_suggest_for_typing_errors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Drawing takes seconds; the numbers behind a figure are compared.
-    monkeypatch.setattr(paper, "draw", lambda drawing, form: b"")
+def test_commands_take_either_name_and_suggest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two names in one option or in two; what is printed and the numbers behind a figure are the same."""
+    monkeypatch.setattr(paper, "draw", lambda drawing, form: b"")  # it takes seconds
     out, figure = write(tmp_path / "out.csv", sweep(2, 2, 3)), tmp_path / "fig.svg"
     other = write(tmp_path / "other.csv", [{**row, "RunId": "run-2", "50%": "0.02"} for row in sweep(2, 2, 3)])
-    plot, by_others = ("plot", out, "-o", figure), ("--by", "bandwidth,consistency")
-    throughput, p99 = ("Requests/sec", "throughput", "rps"), ("99%", "p99", "P99")
-    delay, bandwidth, consistency = (
-        ("LinkDelay_ms", "link_delay", "Delay"),
-        ("Bandwidth_mbps", "bw"),
-        ("Consistency", "consistency"),
-    )
-    for words, *things in (
-        (("results", out, "--csv", "--by"), delay, bandwidth),
-        (("compare", out, other, "--figure"), throughput, p99),
-        ((*plot, *by_others, "--y", "p50", "--x"), delay),
-        ((*plot, *by_others, "--x", "link_delay", "--y"), throughput, p99),
-        ((*plot, "--where", "consistency=l", "--x", "link_delay", "--y", "p50", "--by"), bandwidth),
-        ((*plot, "--where", "bandwidth=1", "--x", "link_delay", "--y", "p50", "--by"), consistency),
+    plot = ("plot", out, "-o", figure)
+
+    def answer(*words: object) -> tuple[str, str]:
+        done = shown(*words)
+        assert done.exit_code == 0, (words, done.output, done.exception)
+        return done.output, figure.with_name("fig.svg.csv").read_text() if words[0] == "plot" else ""
+
+    for words, option, names, columns in (
+        (("results", out, "--csv"), "--by", ("link_delay", "bandwidth"), ("LinkDelay_ms", "bw")),
+        (("compare", out, other), "--figure", ("p50", "throughput"), ("50%", "rps")),
+        ((*plot, "--by", "bw,consistency", "--y", "p50"), "--x", ("link_delay",), ("LinkDelay_ms",)),
+        ((*plot, "--by", "bw,consistency", "--x", "delay"), "--y", ("p50", "throughput"), ("P50", "Requests/sec")),
+        (
+            (*plot, "--x", "delay", "--y", "p50"),
+            "--by",
+            ("bandwidth", "consistency"),
+            ("Bandwidth_mbps", "Consistency"),
+        ),
     ):
-        answers = [{answer(figure, *words, name) for name in names} for names in things]
-        assert {len(same) for same in answers} == {1} and len(set.union(*answers)) == len(things), words
-    for words, option, two in (
-        (("results", out, "--csv"), "--by", ("link_delay", "bandwidth")),
-        (("compare", out, other), "--figure", ("p50", "p99")),
-        ((*plot, "--x", "link_delay", "--y", "p50"), "--by", ("bandwidth", "consistency")),
-        ((*plot, *by_others, "--x", "link_delay"), "--y", ("p50", "p99")),
-    ):
-        together, apart = (
-            answer(figure, *words, *given) for given in ((option, ",".join(two)), (option, two[0], option, two[1]))
-        )
-        assert together == apart, words
-    whole = ("--x", "link_delay", "--y", "p50")
-    for words, name, meant in (
-        (("results", out), "--by", "link_delay"),
-        (("compare", out, other), "--figure", "throughput"),
-        ((*plot, *whole), "--x", "LinkDelay_ms"),
-        ((*plot, *whole), "--y", "throughput"),
-        ((*plot, *whole), "--by", "clients"),
-    ):
-        refused = shown(*words, name, f"{meant[:-2]}{meant[-1]}").exception
-        assert isinstance(refused, UsageError) and f"no such column, did you mean {meant}?" in str(refused)
+        apart = [word for name in columns for word in (option, name)]
+        assert answer(*words, option, ",".join(names)) == answer(*words, *apart), words
+        mistyped = f"{names[-1][:-2]}{names[-1][-1]}"
+        refused = shown(*words, option, mistyped).exception
+        assert isinstance(refused, UsageError) and f"no such column, did you mean {names[-1]}?" in str(refused)
 
 
 def test_a_mistyped_results_file_is_suggested(tmp_path: Path) -> None:
@@ -124,11 +101,7 @@ def test_sweeps_take_either_name_and_suggest_for_typing_errors(tmp_path: Path) -
     (delay, clients, ratio) = made.dimensions
     assert [axis.name for one in (delay, clients) for axis in one.axes] == ["link_delay", "clients"]
     assert [(axis.name, of.of) for axis, of in ratio.ratios] == [("conns", "clients")]
-    for settings, words in (
-        (["link_dely=1ms"], "did you mean "),
-        (["LinkDelai_ms=1ms"], "did you mean "),
-        (["clients=1", "ClientCount=2"], "names clients twice"),
-    ):
+    for settings, words in ((["LinkDelai_ms=1ms"], "did you mean "), (["clients=1", "ClientCount=2"], "clients twice")):
         with pytest.raises(ConfigError, match=words):
             load_sweep(path, settings)
     file = tmp_path / "sweep.json"
