@@ -70,7 +70,7 @@ def references(value: Any) -> list[str]:
     return [item["@id"] for item in found if isinstance(item, dict)]
 
 
-def test_the_metadata_have_what_the_specification_requires(crate: Any) -> None:
+def test_the_metadata_have_what_the_specification_requires_and_the_run_is_an_action_on_its_inputs(crate: Any) -> None:
     directory, _, entities, files = crate
     descriptor, root = entities[METADATA], entities["./"]
     assert descriptor["@type"] == "CreativeWork" and descriptor["about"] == {"@id": "./"}
@@ -85,6 +85,15 @@ def test_the_metadata_have_what_the_specification_requires(crate: Any) -> None:
         for name in entity.keys() - {"@id", "@type"}:
             for place in references(entity[name]):
                 assert place in entities or place.startswith(elsewhere), (entity["@id"], name, place)
+    action, program, etcd = entities["#run"], entities["#containernet-env"], entities["#etcd"]
+    assert action["@type"] == "CreateAction" and entities["./"]["mentions"] == {"@id": "#run"}
+    assert action["instrument"] == [{"@id": "#containernet-env"}, {"@id": "#etcd"}]
+    assert {part["@id"] for part in action["object"]} == {"inputs/topology.json", "inputs/scenarios.json"}
+    assert {"rows.csv", "scenarios.jsonl", "manifest.json"} <= {part["@id"] for part in action["result"]}
+    assert action["startTime"] < action["endTime"]
+    assert action["actionStatus"] == {"@id": "http://schema.org/CompletedActionStatus"}
+    assert (program["softwareVersion"], program["identifier"]) == (PROGRAM.version, f"commit {PROGRAM.commit}")
+    assert etcd["softwareVersion"] == "3.7.3"
 
 
 def test_every_file_is_listed_with_its_hash_its_size_and_its_schema(crate: Any) -> None:
@@ -118,19 +127,6 @@ def test_the_rows_of_this_run_alone_are_in_it_and_every_column_is_described(crat
     assert columns["50%"]["datatype"] == "number" and columns["50%"]["schema:unitText"] == "s"
     assert columns["Leader"]["datatype"] == "string" and "led" in columns["Leader"]["dc:description"]
     assert entities["rows.csv"]["conformsTo"] == {"@id": "rows.csv-metadata.json"}
-
-
-def test_the_run_is_an_action_of_the_program_on_its_inputs(crate: Any) -> None:
-    _, _, entities, _ = crate
-    action, program, etcd = entities["#run"], entities["#containernet-env"], entities["#etcd"]
-    assert action["@type"] == "CreateAction" and entities["./"]["mentions"] == {"@id": "#run"}
-    assert action["instrument"] == [{"@id": "#containernet-env"}, {"@id": "#etcd"}]
-    assert {part["@id"] for part in action["object"]} == {"inputs/topology.json", "inputs/scenarios.json"}
-    assert {"rows.csv", "scenarios.jsonl", "manifest.json"} <= {part["@id"] for part in action["result"]}
-    assert action["startTime"] < action["endTime"]
-    assert action["actionStatus"] == {"@id": "http://schema.org/CompletedActionStatus"}
-    assert (program["softwareVersion"], program["identifier"]) == (PROGRAM.version, f"commit {PROGRAM.commit}")
-    assert etcd["softwareVersion"] == "3.7.3"
 
 
 def test_a_run_that_failed_is_a_failed_action(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,9 +167,7 @@ def test_the_library_opens_it_again(crate: Any, tmp_path: Path) -> None:
         ("Ask us first.", None),
     ],
 )
-def test_a_license_is_named_by_whoever_exports_and_a_file_that_was_changed_is_named(
-    out: Path, named: str, place: str | None
-) -> None:
+def test_license_and_changed_files_are_named(out: Path, named: str, place: str | None) -> None:
     (find_run(out) / "logs" / "etcd1.log").write_text("other\n")
     done, entities, _ = exported(out, license_name=named)
     assert entities["./"]["license"] == ({"@id": place} if place else named)
@@ -181,9 +175,7 @@ def test_a_license_is_named_by_whoever_exports_and_a_file_that_was_changed_is_na
     assert done.notes == ("not as the run left it: logs/etcd1.log (changed)",)
 
 
-def test_files_with_odd_names_are_in_it_and_what_leads_out_is_not(
-    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_odd_names_are_in_it_and_links_are_not(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The library adds what is in its source, and takes "None" for a folder of that name."""
     directory = find_run(out)
     (directory / "a b\u00e4 #1%.txt").write_text("mine")
@@ -216,9 +208,7 @@ def called(*words: str) -> Any:
     return CliRunner().invoke(group, ["export", *words])
 
 
-def test_of_a_run_directory_the_rows_are_found_beside_it_or_where_they_are_said_to_be(
-    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_are_found_beside_a_run_or_where_named(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     directory, moved = find_run(out), tmp_path / "moved"
     done = called(str(directory), "--license", "MIT")

@@ -20,7 +20,7 @@ from containernet_env.base.errors import UsageError
 from containernet_env.hosts import netns
 from containernet_env.network.measure import Capture
 from containernet_env.results import csv_file as results
-from containernet_env.results import files, run_directory
+from containernet_env.results import run_directory
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, as_markdown
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.results.files import make_folders, open_to_append, replacing
@@ -146,28 +146,26 @@ def test_a_row_that_finds_no_room_leaves_the_file_at_its_last_whole_row(tmp_path
     assert [row["TestType"] for row in rows_of(path)] == ["write", "read"]
 
 
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [
+def strike(error: BaseException) -> Callable[..., Any]:
+    def fail(*_: object) -> Any:
+        raise error
+
+    return fail
+
+
+def test_a_row_that_was_not_forced_to_disk_is_not_in_the_file(tmp_path: Path) -> None:
+    file = opened(tmp_path / "out.csv")
+    for number, words in (
         (errno.ENOSPC, "No space left on device\n  Make room there"),
         (errno.EROFS, "Read-only file system\n  Mount it for writing"),
         (errno.EPERM, "Operation not permitted\n  Allow writing there (lsattr shows what is immutable)"),
         (errno.EIO, "Input/output error\n  See what the kernel says"),
-    ],
-)
-def test_a_row_that_was_not_forced_to_disk_is_not_in_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
-) -> None:
-    file = opened(tmp_path / "out.csv")
-
-    def fail(fd: int) -> None:
-        raise OSError(number, os.strerror(number))
-
-    with monkeypatch.context() as broken, pytest.raises(RowNotWrittenError) as refused:
-        broken.setattr(files.os, "fsync", fail)
-        file.append({"TestType": "read"})
-    assert f"out.csv cannot be written: {words}" in str(refused.value)
-    assert rows_of(tmp_path / "out.csv") == []
+    ):
+        broken = mock.patch.object(os, "fsync", strike(OSError(number, os.strerror(number))))
+        with broken, pytest.raises(RowNotWrittenError) as refused:
+            file.append({"TestType": "read"})
+        assert f"out.csv cannot be written: {words}" in str(refused.value)
+        assert rows_of(tmp_path / "out.csv") == []
 
 
 def socket(path: Path) -> None:
@@ -284,13 +282,6 @@ def test_a_file_that_was_lost_is_written_anew_beside_its_place(tmp_path: Path, h
     assert how != "replaced" or path.read_text() == "an editor's\n"
 
 
-def strike(error: BaseException) -> Callable[..., Any]:
-    def fail(*_: object) -> Any:
-        raise error
-
-    return fail
-
-
 NO_ROOM = OSError(errno.ENOSPC, "No space left on device")
 
 
@@ -395,9 +386,7 @@ WHOLE = {"Scenario": "w", "Error": 'not run: "a", b', "Timestamp": "2026-01-01T0
 
 
 @pytest.mark.parametrize("form", [COLUMNS, SEED_COLUMNS])
-def test_a_row_that_was_cut_anywhere_is_never_taken_for_a_whole_one_nor_joined_with_the_next(
-    tmp_path: Path, form: tuple[str, ...]
-) -> None:
+def test_a_row_that_was_cut_is_never_whole_nor_joined(tmp_path: Path, form: tuple[str, ...]) -> None:
     """Cut in its last value a row has all its values; once a later run had ended its line it was taken for whole."""
     path = tmp_path / "out.csv"
     path.write_text(",".join(form) + "\n")
@@ -452,9 +441,7 @@ def test_under_sudo_files_and_folders_belong_to_the_caller(tmp_path: Path, given
     assert sorted(given) == [runs, runs / "r", runs / "r" / "events.jsonl"]
 
 
-def test_a_file_that_comes_between_is_not_given_away(
-    tmp_path: Path, given: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_files_are_not_given_away(tmp_path: Path, given: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what was made is: neither a link that another user has put there, nor what it leads to."""
     theirs, real = tmp_path / "theirs", Path.mkdir
     theirs.mkdir()
@@ -502,32 +489,28 @@ def test_a_link_of_another_user_is_not_followed(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("os.fstat", fstat)
     monkeypatch.setattr(netns, "socket_in", mock.Mock())
     monkeypatch.delenv("SUDO_UID", raising=False)
-    for name, write in (
-        ("out.csv", lambda path: run_directory.check_place(path, 1)),
-        ("out.csv", opened),
-        ("d1.pcap", lambda path: Capture("d1", 1, "d1-eth0", path)),
+    theirs, out, capture = tmp_path / "theirs", tmp_path / "out.csv", tmp_path / "d1.pcap"
+    b, folder = tmp_path / "b.csv", tmp_path / "folder"
+    for is_above, name, write in (
+        (False, "out.csv", lambda: run_directory.check_place(out, 1)),
+        (False, "out.csv", lambda: opened(out)),
+        (False, "d1.pcap", lambda: Capture("d1", 1, "d1-eth0", capture)),
+        # Nor is one of a folder above it, if it is root that would.
+        (True, "b.runs", lambda: run_directory.check_place(b, 1)),
+        (True, "b.runs", lambda: RunDirectory(b, "r").add_event("run_began", "x")),
+        (True, "b.runs/r", lambda: RunDirectory(b, "r").write_log("etcd1", "x")),
+        (True, "folder", lambda: opened(folder / "out.csv")),
+        (True, "folder", lambda: Capture("d1", 1, "d1-eth0", folder / "d1.pcap")),
     ):
-        (tmp_path / name).unlink(missing_ok=True)
-        (tmp_path / name).symlink_to("theirs")
-        with pytest.raises(UsageError, match=f"{name} is a symbolic link of another user, uid 65534"):
-            write(tmp_path / name)
-        assert not (tmp_path / "theirs").exists()
-    # Nor is one of a folder above it, if it is root that would.
-    (tmp_path / "theirs").mkdir()
-    monkeypatch.setattr("os.geteuid", lambda: 0)
-    for name, write in (
-        ("b.runs", lambda: run_directory.check_place(tmp_path / "b.csv", 1)),
-        ("b.runs", lambda: RunDirectory(tmp_path / "b.csv", "r").add_event("run_began", "x")),
-        ("b.runs/r", lambda: RunDirectory(tmp_path / "b.csv", "r").write_log("etcd1", "x")),
-        ("folder", lambda: opened(tmp_path / "folder" / "out.csv")),
-        ("folder", lambda: Capture("d1", 1, "d1-eth0", tmp_path / "folder" / "d1.pcap")),
-    ):
+        if is_above:
+            monkeypatch.setattr("os.geteuid", lambda: 0)
+            theirs.mkdir(exist_ok=True)
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).symlink_to(tmp_path / "theirs")
+        (tmp_path / name).symlink_to("../theirs" if "/" in name else "theirs")
         with pytest.raises((OSError, UsageError), match=f"{name} is a symbolic link of another user, uid 65534"):
             write()
         (tmp_path / name).unlink()
-        assert not list((tmp_path / "theirs").iterdir())
+        assert [*theirs.iterdir()] == [] if is_above else not theirs.exists()
     # Others may write there: the kernel judges the folders.
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     (tmp_path / "folder").symlink_to(tmp_path / "theirs")
@@ -541,5 +524,6 @@ def test_a_link_of_another_user_is_not_followed(tmp_path: Path, monkeypatch: pyt
     shutil.rmtree(tmp_path / "theirs")
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setenv("SUDO_UID", "65534")
-    opened(tmp_path / "out.csv").close()
-    assert (tmp_path / "theirs").is_file() and (tmp_path / "out.csv").is_symlink()
+    out.symlink_to("theirs")
+    opened(out).close()
+    assert theirs.is_file() and out.is_symlink()

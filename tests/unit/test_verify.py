@@ -21,7 +21,7 @@ from containernet_env.config.scenarios import load_scenarios
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import ScheduledScenario
-from containernet_env.results.run_directory import RunDirectory
+from containernet_env.results.run_directory import SCENARIOS, RunDirectory
 from containernet_env.runs import verify as module
 from containernet_env.runs.load import BenchmarkServer, request_of
 from containernet_env.runs.observer import Histories, WrittenKeys, packed
@@ -46,24 +46,19 @@ def test_scenarios_that_keep_a_history_say_so_in_name_and_request(tmp_path):
     assert "history" not in request_of(plain, {"a": "10.0.0.1:2379"}, 60.0)[1]
 
 
-@pytest.mark.parametrize(
-    ("file", "named"),
-    [
+def test_values_and_reads_that_a_history_cannot_have_are_refused_by_name(tmp_path):
+    small, several = "history: needs unique values, and 19 bytes", "history: is given for more than single keys"
+    for file, named in (
         ({**SMALL, "scenarios": [mixed()]}, "verify: needs unique values, and 19 bytes"),
-        ({**SMALL, "scenarios": [mixed(history=True)]}, "history: needs unique values, and 19 bytes"),
-        ({**SMALL, "scenarios": [txns(history=True)]}, "history: needs unique values, and 19 bytes"),
+        *(({**SMALL, "scenarios": [block(history=True)]}, small) for block in (mixed, txns)),
         ({"scenarios": [writes(data={"keySize": 4, "valSize": 8}, history=True)]}, "a valSize of at least 20"),
-        ({"scenarios": [mixed(history=True, spanKeys=2)]}, "history: is given for more than single keys"),
-        ({"scenarios": [reads(history=True, keysOnly=True)]}, "history: is given for more than single keys"),
+        ({"scenarios": [mixed(history=True, spanKeys=2)]}, several),
+        ({"scenarios": [reads(history=True, keysOnly=True)]}, several),
         ({"scenarios": [mixed(history=True, verify=False)]}, "history: is given without verify"),
-    ],
-)
-def test_values_and_reads_that_a_history_cannot_have_are_refused_by_name(tmp_path, file, named):
-    with pytest.raises(ConfigError, match=named):
-        load_scenarios(write(tmp_path, file))
-
-
-def test_small_values_are_allowed_where_nothing_depends_on_their_writers(tmp_path):
+    ):
+        with pytest.raises(ConfigError, match=named):
+            load_scenarios(write(tmp_path, file))
+    # Small values are allowed where nothing depends on their writers.
     blocks = [mixed(verify=False), txns(), reads(), reads(history=True)]
     assert len(load_scenarios(write(tmp_path, {**SMALL, "scenarios": blocks})).scenarios) == 4
 
@@ -243,23 +238,18 @@ def test_etcd_tells_every_write_up_to_the_last_one():
     assert list(history.events(gateway, "d/", 10, 10.0)) == []
 
 
-@pytest.mark.parametrize(
-    ("lines", "problem"),
-    [
-        ([{"result": {"canceled": True, "compact_revision": "77"}}], "compacted up to revision 77"),
-        ([{"result": {"canceled": True, "cancel_reason": "no"}}], "no longer has its history: no"),
-        ([{"error": {"message": "denied"}}], "refuses its history"),
-        ([b"<html>\n"], "cannot be read"),
-        ([line((7, "d/1", b""))], "ended its history early"),
-    ],
-)
-def test_a_history_that_etcd_does_not_have_is_an_error(lines, problem):
-    gateway: Any = Gateway(9, *lines)
-    with pytest.raises(RunError, match=problem):
-        list(history.events(gateway, "", 1, 10.0))
+def test_a_history_that_etcd_does_not_have_is_an_error():
     refused: Any = Gateway(9, b"no", head=b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n")
-    with pytest.raises(RunError, match="HTTP 404: no"):
-        list(history.events(refused, "", 1, 10.0))
+    for gateway, problem in (
+        (Gateway(9, {"result": {"canceled": True, "compact_revision": "77"}}), "compacted up to revision 77"),
+        (Gateway(9, {"result": {"canceled": True, "cancel_reason": "no"}}), "no longer has its history: no"),
+        (Gateway(9, {"error": {"message": "denied"}}), "refuses its history"),
+        (Gateway(9, b"<html>\n"), "cannot be read"),
+        (Gateway(9, line((7, "d/1", b""))), "ended its history early"),
+        (refused, "HTTP 404: no"),
+    ):
+        with pytest.raises(RunError, match=problem):
+            list(history.events(gateway, "", 1, 10.0))
 
 
 def test_the_clients_history_is_read_to_its_end():
@@ -372,27 +362,20 @@ def test_a_history_that_a_scenario_did_not_leave_is_missing_by_name(run, tmp_pat
     for path in (run.path / "history").iterdir():
         path.unlink()
     assert call(run).return_value == 2
-
-
-def test_where_no_history_is_kept_none_is_missing_and_a_run_without_any_is_wrong_use(run, tmp_path):
-    run.says(0)
-    outcome = ended(tmp_path, {"scenarios": [mixed()]})
-    RunDirectory(tmp_path / "out.csv", "run").add_scenario(replace(outcome, load=None))
+    # Where none is kept none is missing, and a run without any is wrong use.
+    (run.path / SCENARIOS).unlink()
+    directory = RunDirectory(tmp_path / "out.csv", "run")
+    directory.add_scenario(replace(ended(tmp_path, {"scenarios": [mixed()]}), load=None))
+    directory.write_history("01-a.jsonl.gz", [b"client"])
     assert call(run).return_value == 0
-    for path in (run.path / "history").iterdir():
-        path.unlink()
+    (run.path / "history" / "01-a.jsonl.gz").unlink()
     assert "has no history to judge" in str(call(run).exception)
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "missing", "status"),
-    [
-        (["ok", "ok"], 0, 0),
-        (["ok", "undecided"], 0, 4),
-        (["undecided", None], 0, 2),
-        (["ok"], 1, 2),
-        (["undecided", None, "violated"], 1, 1),
-    ],
-)
-def test_the_worst_of_several_histories_counts(verdicts, missing, status):
-    assert results.status_of([Judgement("a", verdict, "", {}) for verdict in verdicts], missing) == status
+def test_the_worst_of_several_histories_counts():
+    for verdicts, missing, status in (
+        *((("ok", "ok"), 0, 0), (("ok", "undecided"), 0, 4), (("undecided", None), 0, 2)),
+        *((("ok",), 1, 2), (("undecided", None, "violated"), 1, 1)),
+    ):
+        judged = [Judgement("a", verdict, "", {}) for verdict in verdicts]
+        assert results.status_of(judged, missing) == status, verdicts
