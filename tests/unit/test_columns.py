@@ -140,10 +140,6 @@ ZOOKEEPER = replace(FACTS, second_tries=True)
 SECOND_TRIES = closed_loop() | {"second_tries": 7}
 FEW, MANY = open_loop(), closed_loop()
 OUTCOMES = {"ok": 998, "failed": 0, "unknown": 2, "unsent": 0}
-LATE: dict[str, Any] = {"schedule__fell_behind": True, "schedule__unsent": 4, "schedule__generator_late": 3}
-LATE |= {"outcomes__unknown": 2, "outcomes__unsent": 4, "rate_offered_per_s": 500.0, "rate_achieved_per_s": 499.87654}
-SERVED = {"50": 0.001, "95": 0.0012345678, "99": 0.003}
-BEHIND = open_loop(**LATE, **{f"service_time__percentiles_s__{name}": seconds for name, seconds in SERVED.items()})
 
 
 def reads(columns: Any, **span: Any) -> Any:
@@ -167,9 +163,7 @@ def varied() -> RunFacts:
     node, *others = CONFIG.nodes
     client = replace(CONFIG.client, link=LinkSpec(DirectionSpec(MS, 10**8), DirectionSpec(2 * MS)))
     small = replace(node, cpus=Decimal("0.5"), memory_bytes=None)
-    timing = {"heartbeat_ms": 100, "election_ms": 1000, "heartbeat_from": "default"}
-    config = replace(CONFIG, nodes=(small, *others), client=client)
-    return replace(FACTS, config=config, timing=timing, congestion_control="cubic")
+    return replace(FACTS, config=replace(CONFIG, nodes=(small, *others), client=client))
 
 
 PLAIN, JITTERY = LinkSpec.symmetric(3 * MS, 10**9), Jitter("normal", 500_000)
@@ -178,12 +172,6 @@ CASES: dict[str, tuple[ScenarioOutcome, dict[str, str], *tuple[RunFacts, ...]]] 
         outcome(READ, closed_loop(ok=998, failed=2, outcomes=OUTCOMES)),
         dict.fromkeys(("OfferedRate_per_s", "AchievedRate_per_s", "Unsent", "FellBehind", "GeneratorLate"), "-")
         | {"Unknown": "2", "Errors": "2", "Excluded": "2", **NO_SERVICE_TIME},
-    ),
-    "an open loop has its rate and both times": (
-        outcome(RATED, BEHIND),
-        {"OfferedRate_per_s": "500.0000", "AchievedRate_per_s": "499.8765", "Unsent": "4", "Unknown": "2"}
-        | {"FellBehind": "yes", "GeneratorLate": "3", "Excluded": "6", "ServiceTime_50%_s": "0.001000"}
-        | {"ServiceTime_95%_s": "0.001235", "ServiceTime_99%_s": "0.003000", "ServiceTime_99.9%_s": "-"},
     ),
     "an open loop that kept up": (outcome(RATED, FEW), {"FellBehind": "no", "Unsent": "0", "Error": "-"}),
     "nothing succeeded": (
@@ -254,8 +242,7 @@ CASES: dict[str, tuple[ScenarioOutcome, dict[str, str], *tuple[RunFacts, ...]]] 
     "what was varied": (
         outcome(READ),
         {"Cpus": "0.5;1;1", "Memory_bytes": "unlimited;536870912;536870912", "ClientCpus": "unlimited"}
-        | {"ClientLink": "1/2 ms 100/unlimited Mbit/s", "CongestionControl": "cubic"}
-        | {"Heartbeat_ms": "100", "ElectionTimeout_ms": "1000", "Data": "disk"},
+        | {"ClientLink": "1/2 ms 100/unlimited Mbit/s", "Data": "disk"},
         varied(),
     ),
 }

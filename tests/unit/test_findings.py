@@ -9,23 +9,9 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from containernet_env.model import findings as rules
 from containernet_env.model.disruption import Disruptions, ExecutedEvent, explains_election, failures_explained
-from containernet_env.model.findings import (
-    RULES,
-    Capacity,
-    Effect,
-    Finding,
-    Kind,
-    Verdict,
-    as_markdown,
-    floor_findings,
-    leader_findings,
-    load_findings,
-    machine_findings,
-    member_findings,
-    store_findings,
-    verdict,
-)
+from containernet_env.model.findings import RULES, Capacity, Effect, Finding, Kind, Verdict, as_markdown, verdict
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.usage import (
     Consumers,
@@ -41,25 +27,23 @@ from tests.unit.commands import check_block
 
 S, MS = 10**9, 10**6
 WINDOW_NS = 10 * S
-LOST_TWICE: list[tuple[Kind, Effect]] = [("frames_lost", "invalid")] * 2
 
 
 # --- the verdict ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("findings", "expected"),
-    [
+def test_the_worst_finding_decides() -> None:
+    few: tuple[Kind, Effect] = ("few_answers", "unknown")
+    cases: list[tuple[list[tuple[Kind, Effect]], Verdict]] = [
         ([], Verdict("yes")),
         ([("fell_behind", "info")], Verdict("yes")),
-        ([("few_answers", "unknown")], Verdict("unknown", ("few_answers",))),
+        ([few], Verdict("unknown", ("few_answers",))),
         ([("links_paused", "invalid"), ("fell_behind", "info")], Verdict("no", ("links_paused",))),
-        ([("few_answers", "unknown"), *LOST_TWICE], Verdict("no", ("frames_lost", "few_answers"))),
+        ([few, ("frames_lost", "invalid"), ("frames_lost", "invalid")], Verdict("no", ("frames_lost", "few_answers"))),
         ([("counters", "unknown"), ("counters", "invalid")], Verdict("no", ("counters",))),
-    ],
-)
-def test_the_worst_finding_decides(findings: list[tuple[Kind, Effect]], expected: Verdict) -> None:
-    assert verdict([Finding(kind, effect, "text") for kind, effect in findings]) == expected
+    ]
+    for findings, expected in cases:
+        assert verdict([Finding(kind, effect, "text") for kind, effect in findings]) == expected, findings
 
 
 def test_every_kind_of_finding_has_a_rule_in_the_document(snapshot: SnapshotAssertion) -> None:
@@ -73,23 +57,25 @@ def test_every_kind_of_finding_has_a_rule_in_the_document(snapshot: SnapshotAsse
 
 
 def test_what_was_not_measured_has_no_findings() -> None:
-    assert [*load_findings(None), *floor_findings(None, 1.0), *store_findings(None)] == []
-    assert [*machine_findings(None, None, TWO_CORES), *machine_findings(Usage(0, CALM), None, TWO_CORES)] == []
+    assert [*rules.load_findings(None), *rules.floor_findings(None, 1.0), *rules.store_findings(None)] == []
+    assert [
+        *rules.machine_findings(None, None, TWO_CORES),
+        *rules.machine_findings(Usage(0, CALM), None, TWO_CORES),
+    ] == []
     first, second = Leadership("http1", None), Leadership("http2", None)  # of a store without a leader
-    assert [list(leader_findings(first, after, {})) for after in (first, second, None)] == [[], [], []]
+    assert [list(rules.leader_findings(first, after, {})) for after in (first, second, None)] == [[], [], []]
 
 
-@pytest.mark.parametrize(
-    ("median_s", "floor_s", "below_s"),
-    [
+def test_a_median_below_its_floor_is_told() -> None:
+    for median_s, floor_s, below_s in (
         *((0.0125, 0.018, 0.0055), (0.01625, 0.018, None), (0.0161, 0.018, 0.0019), (0.0005, 0.00075, None)),
         *((0.0004, 0.00075, 0.00035), (0.019, 0.018, None), (None, 0.018, None), (0.001, None, None)),
-    ],
-)
-def test_a_median_below_its_floor_is_told(median_s: float | None, floor_s: float | None, below_s: float | None) -> None:
-    result = replace(LoadResult.from_json(closed_loop()), percentiles_s={} if median_s is None else {"50": median_s})
-    found = [(item.kind, item.effect, item.value) for item in floor_findings(result, floor_s)]
-    assert found == ([] if below_s is None else [("below_floor", "info", pytest.approx(below_s))])
+    ):
+        percentiles_s = {} if median_s is None else {"50": median_s}
+        result = replace(LoadResult.from_json(closed_loop()), percentiles_s=percentiles_s)
+        found = [(item.kind, item.effect, item.value) for item in rules.floor_findings(result, floor_s)]
+        told = [] if below_s is None else [("below_floor", "info", pytest.approx(below_s))]
+        assert found == told, (median_s, floor_s)
 
 
 # --- the machine ------------------------------------------------------------------------------------------------------
@@ -115,7 +101,7 @@ WAITED = cores(0.4, run_delay_ns=WINDOW_NS, throttled_ns=WINDOW_NS // 2)
 
 def of_machine(changes: Any = None, capacity: Capacity = TWO_CORES) -> list[Finding]:
     usage = Usage(WINDOW_NS, replace(CALM, **(changes or {})))
-    return list(machine_findings(usage, LoadResult.from_json(closed_loop()), capacity))
+    return list(rules.machine_findings(usage, LoadResult.from_json(closed_loop()), capacity))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +154,7 @@ def test_a_finding_names_whom_it_is_about_and_by_how_much() -> None:
     (throttled,) = of_machine({"members": {"etcd2": cores(0.5, throttled_ns=WINDOW_NS // 4)}})
     assert (throttled.subject, throttled.value, throttled.threshold) == ("etcd2", 0.25, 0.01)
     assert throttled.text == "etcd2 was stopped by its own CPU limit for 25% of the time"
-    (paused,) = load_findings(LoadResult.from_json(closed_loop(**SHORT | {"paused_s": 1.5, "pause_s": 0.15})))
+    (paused,) = rules.load_findings(LoadResult.from_json(closed_loop(**SHORT | {"paused_s": 1.5, "pause_s": 0.15})))
     assert paused.text.startswith("the load generator itself was paused 10 times, for 1.50 s in all and 0.15 s at the")
     (full,) = of_machine(ALMOST, KEPT_CORE)
     assert full.value == 1.0
@@ -224,53 +210,50 @@ SHORT = {"total_s": 10.0, "pauses": 10, "paused_s": 0.6, "pause_s": 0.06}
 )  # fmt: skip
 def test_a_load_is_judged_at_its_thresholds(load: dict[str, Any], expected: Any) -> None:
     result = LoadResult.from_json(load if "outcomes" in load else closed_loop(**load))
-    found = [*load_findings(result), *machine_findings(Usage(WINDOW_NS, CALM), result, TWO_CORES)]
+    found = [*rules.load_findings(result), *rules.machine_findings(Usage(WINDOW_NS, CALM), result, TWO_CORES)]
     assert [(item.kind, item.effect, item.value) for item in found] == expected
 
 
 # --- the members ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("buckets", "told"),
-    [
-        *((((0.001, 98), (0.016, 2)), []), (((0.001, 98), (0.032, 2)), [0.032]), (((0.001, 9), (None, 2)), [None])),
-        *((((0.001, 99), (0.032, 1)), []), ((), [])),  # the 99th percentile is in the first one; there is none
-    ],
-)
-def test_a_slow_disk_is_told_by_the_bucket_of_the_99th_percentile(buckets: Any, told: list[float | None]) -> None:
-    member = MemberActivity(log_syncs=Durations.of(1.0, buckets))
-    found = store_findings(StoreActivity({"etcd1": member, "etcd2": MemberActivity()}))
-    wanted = [("slow_disk", value, "info", "etcd1") for value in told]
-    assert [(item.kind, item.value, item.effect, item.subject) for item in found] == wanted
+def test_a_slow_disk_is_told_by_the_bucket_of_the_99th_percentile() -> None:
+    cases: dict[tuple[tuple[float | None, int], ...], list[float | None]] = {
+        ((0.001, 98), (0.016, 2)): [],
+        ((0.001, 98), (0.032, 2)): [0.032],
+        ((0.001, 9), (None, 2)): [None],
+        ((0.001, 99), (0.032, 1)): [],  # that is in the first one
+        (): [],
+    }
+    for buckets, told in cases.items():
+        member = MemberActivity(log_syncs=Durations.of(1.0, buckets))
+        found = rules.store_findings(StoreActivity({"etcd1": member, "etcd2": MemberActivity()}))
+        wanted = [("slow_disk", value, "info", "etcd1") for value in told]
+        assert [(item.kind, item.value, item.effect, item.subject) for item in found] == wanted, buckets
 
 
-@pytest.mark.parametrize(
-    ("silent_s", "timeout_s", "throttled_s", "lasted_s", "effect"),
-    [
-        (1.0, 1.0, 0.0, 3.0, None),
-        (1.001, 1.0, 0.0, 3.0, "invalid"),
-        (2.001, 50.0, 0.0, 3.0, "invalid"),  # no longer than 2 s, however long the election timeout is
-        (1.8, 1.0, 0.9, 3.0, "info"),  # its own limit explains half of it
-        (1.8, 1.0, 0.89, 3.0, "invalid"),
+def test_a_member_may_be_silent_for_an_election_timeout() -> None:
+    """For so long, with that timeout, stopped for so long by its own limit, of so many seconds."""
+    cases: dict[tuple[float, float, float, float], Effect | None] = {
+        (1.0, 1.0, 0.0, 3.0): None,
+        (1.001, 1.0, 0.0, 3.0): "invalid",
+        (2.001, 50.0, 0.0, 3.0): "invalid",  # no longer than 2 s, however long the election timeout is
+        (1.8, 1.0, 0.9, 3.0): "info",  # its own limit explains half of it
+        (1.8, 1.0, 0.89, 3.0): "invalid",
         # 0.95 s of being throttled, all over 300 s, excused that a member was frozen for 1.8 s.
-        (3.04, 1.0, 1.52, 10.0, "info"),
-        (3.04, 1.0, 1.52, 16.0, "invalid"),
-        (3.04, 1.0, 30.0, 300.0, "info"),
-    ],
-)
-def test_a_member_may_be_silent_for_an_election_timeout(
-    silent_s: float, timeout_s: float, throttled_s: float, lasted_s: float, effect: Effect | None
-) -> None:
-    silences, throttled = {"etcd1": 0.9, "etcd2": silent_s}, {"etcd1": 3.0, "etcd2": throttled_s}
-    found = list(member_findings(silences, timeout_s, throttled, lasted_s))
-    assert [(item.kind, item.effect, item.subject) for item in found] == (
-        [("member_silent", effect, "etcd2")] if effect else []
-    )
-    allowed = "others take a member for gone after 1 s" if timeout_s == 1 else "2 s are allowed"
-    for item in found:
-        assert item.text == f"etcd2 answered nothing for {silent_s:.1f} s; {allowed}"
-        assert (item.value, item.threshold) == (pytest.approx(silent_s * 1e9), min(timeout_s, 2.0) * 1e9)
+        (3.04, 1.0, 1.52, 10.0): "info",
+        (3.04, 1.0, 1.52, 16.0): "invalid",
+        (3.04, 1.0, 30.0, 300.0): "info",
+    }
+    for (silent_s, timeout_s, throttled_s, lasted_s), effect in cases.items():
+        silences, throttled = {"etcd1": 0.9, "etcd2": silent_s}, {"etcd1": 3.0, "etcd2": throttled_s}
+        found = list(rules.member_findings(silences, timeout_s, throttled, lasted_s))
+        wanted = [("member_silent", effect, "etcd2")] if effect else []
+        assert [(item.kind, item.effect, item.subject) for item in found] == wanted, (silent_s, timeout_s, throttled_s)
+        allowed = "others take a member for gone after 1 s" if timeout_s == 1 else "2 s are allowed"
+        for item in found:
+            assert item.text == f"etcd2 answered nothing for {silent_s:.1f} s; {allowed}"
+            assert (item.value, item.threshold) == (pytest.approx(silent_s * 1e9), min(timeout_s, 2.0) * 1e9)
 
 
 # --- what events explain ----------------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from tests.unit.test_run_directory import WRITE
 from tests.unit.test_statistics import encoded
 
 SECOND = 10**9
-STORE = {"Store": "etcd", "StoreVersion": "3.7.3"}
 NO_STORE = {"Store": "-", "StoreVersion": "-"}
 NAMES = {1: "write-leader-5s-1x1-8B-256B", 10: "write-leader-5s-10x1-8B-256B"}
 ONE = {
@@ -87,7 +86,7 @@ def out(tmp_path: Path) -> Path:
             Consumption(cpu_ns=round(cpu * SECOND), rss_bytes=held) for cpu, held in zip(cpu_s, rss, strict=True)
         )
         run.add_usage(SECOND * at_ds // 10, edge, Consumers({"etcd1": one, "etcd2": two}, client=client))
-    return write(tmp_path / "out.csv", [row(**TEN, **STORE), row(**ONE, **STORE)])
+    return write(tmp_path / "out.csv", [row(**TEN), row(**ONE)])
 
 
 def values(path: Path) -> Mapping[str, float | None]:
@@ -105,42 +104,23 @@ def change(out: Path, name: str, old: str, new: str) -> None:
 # --- dbtester ---------------------------------------------------------------------------------------------------------
 
 
-UNKNOWN = ("MAX-THROUGHPUT", "SERVER-MAX-CPU-USAGE", "CLIENT-TOTAL-NETWORK-RX-SUM", "SERVER-AVG-DISK-SPACE-USAGE")
-OF_ONE = {"Latency p10": 6, "Latency p50": 10, "Latency p99": 13, "Latency p99.9": 14, "AVG-LATENCY": 10}
-OF_ONE |= {"TOTAL-SECONDS": 2, "AVG-THROUGHPUT": 10}
-DRAINED = [row(**ONE | {"Drain_s": "0.5", "Total": "2.5"}), row(**TEN | {"Total": "2", "Requests/sec": "30"})]
+def test_what_is_after_the_duration_or_not_told_by_all_repetitions_is_in_no_figure(tmp_path: Path) -> None:
+    drained = [row(**ONE | {"Drain_s": "0.5", "Total": "2.5"}), row(**TEN | {"Total": "2", "Requests/sec": "30"})]
+    assert values(write(tmp_path / "drained.csv", drained))["AVG-THROUGHPUT"] == 20
+    found = values(write(tmp_path / "out.csv", [row(**ONE), row(**ONE | {"99%": "-"}, Repetition="2")]))
+    assert (found["Latency p99"], found["Latency p50"]) == (None, pytest.approx(10))
 
 
-@pytest.mark.parametrize(
-    ("rows", "wanted"),
-    [
-        # One step has the row's own percentiles and needs no run directory.
-        ([row(**ONE)], OF_ONE | dict.fromkeys(UNKNOWN)),
-        # What is after the duration is not in the mean throughput.
-        (DRAINED, {"AVG-THROUGHPUT": 20}),
-        # What one repetition does not tell is not known.
-        ([row(**ONE), row(**ONE | {"99%": "-"}, Repetition="2")], {"Latency p99": None, "Latency p50": 10}),
-    ],
-)
-def test_figures_of_rows_alone(tmp_path: Path, rows: list[dict[str, str]], wanted: dict[str, Any]) -> None:
-    found = values(write(tmp_path / "out.csv", rows))
-    assert {name: found[name] for name in wanted} == pytest.approx(wanted)
-
-
-@pytest.mark.parametrize(
-    ("rows", "most", "least"),
-    [
+def test_the_seconds_of_steps(out: Path) -> None:
+    for rows, most, least in (
         # 98 requests in 0.5 s are more than any whole second of the other step has.
-        ([row(**ONE, **STORE), row(**TEN | {"Total": "0.500000"}, **STORE)], 196, 10),
+        ([row(**ONE), row(**TEN | {"Total": "0.500000"})], 196, 10),
         # Seconds of 30, 40 and 20 requests: the last one is of the drain, which takes 1.25 s.
-        ([row(**TEN | {"Drain_s": "1.25"}, **STORE)], 40, 30),
-    ],
-    ids=["a step of less than a second counts by its rate", "what is after the duration is in no second"],
-)
-def test_the_seconds_of_steps(out: Path, rows: list[dict[str, str]], most: int, least: int) -> None:
-    out.unlink()
-    found = values(write(out, rows))
-    assert (found["MAX-THROUGHPUT"], found["MIN-THROUGHPUT"]) == (most, least)
+        ([row(**TEN | {"Drain_s": "1.25"})], 40, 30),
+    ):
+        out.unlink()
+        found = values(write(out, rows))
+        assert (found["MAX-THROUGHPUT"], found["MIN-THROUGHPUT"]) == (most, least)
 
 
 def test_what_a_run_directory_tells_wrongly_is_not_known(out: Path) -> None:
@@ -241,9 +221,7 @@ SHAPES = {
         *(([named(scenario, clients)], [shape]) for scenario, (clients, shape) in SHAPES.items()),
     ],
 )
-def test_series_have_the_names_of_what_tells_them_apart(
-    tmp_path: Path, rows: list[dict[str, str]], names: list[str]
-) -> None:
+def test_names_of_series(tmp_path: Path, rows: list[dict[str, str]], names: list[str]) -> None:
     assert [series.name for series in series_of(read_rows([write(tmp_path / "out.csv", rows)]))] == names
 
 
