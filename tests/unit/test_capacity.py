@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from io import StringIO
@@ -12,26 +12,100 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from containernet_env.cli import group
-from containernet_env.cli import run as check
+from containernet_env.base import assets
 from containernet_env.cli.render import machine_lines, render_machine
-from containernet_env.config.plan import Plan, config_hash
+from containernet_env.config.plan import Plan, PlanOptions, config_hash
+from containernet_env.config.planning import build_plan
+from containernet_env.config.scenarios import ScenarioSet
+from containernet_env.config.topologies import load_config
 from containernet_env.model.disruption import Disruptions
 from containernet_env.model.findings import RULES, Finding, Kind, reasons_text
-from containernet_env.model.scenario import Span
+from containernet_env.model.load_result import LoadResult
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario, Span
+from containernet_env.model.usage import Consumers, Consumption, LinkStatistics, Usage
 from containernet_env.results import capacity
 from containernet_env.results.capacity import CostSample, MachineCosts, carried, cost_at, sample_of
 from containernet_env.runs import keeper as costs_module
 from containernet_env.runs import machine
 from containernet_env.runs import measure as measure_module
-from tests.unit.answers import DOCS
-from tests.unit.cost_samples import KEY, MEMORY, MS, READ, WRITE, known, outcome, own_place, plan_of, sample
-from tests.unit.fakes import on_fakes, rows, run
+from tests.unit.answers import DOCS, closed_loop
+from tests.unit.fakes import on_fakes, rows, run, write
 from tests.unit.manifests import MACHINE
+from tests.unit.report_rows import shown
+
+KEY = capacity.MachineKey.of(MACHINE)
+MEMORY = 24 << 30, 20 << 30
+MS = 10**6
+WRITE = replace(write("write-100"), clients=100, conns=10)
+READ = replace(WRITE, name="read", type="read", consistency="s", target="cluster")
+
+
+def sample(**changes: Any) -> CostSample:
+    """2000 writes/s to the leader of three members; a request takes 3.7 ms of CPU time in all."""
+    values: dict[str, Any] = {"at": "2026-01-01T00:00:00.000Z", "kind": "write", "one_member": True, "members": 3}
+    values |= {"rate_per_s": 2000, "payload_bytes": 264, "requests": 1000, "clients": 100, "config": "another"}
+    values |= {"cluster_ns": 2.5 * MS, "member_ns": 1.0 * MS, "client_ns": 0.6 * MS, "generator_ns": 0.5 * MS}
+    values |= {"links_ns": 0.5 * MS, "rest_ns": 0.1 * MS, "frames": 10, "frame_bytes": 125}
+    values |= {"busy_ratio": 0.5, "limit": "none"}
+    return CostSample(**values | changes)
+
+
+def plan_of(
+    tmp_path: Path,
+    *scenarios: Scenario,
+    nodes: Sequence[dict[str, Any]] = ({},) * 3,
+    client: Any = None,
+    **options: Any,
+) -> Plan:
+    """Three members of 1 CPU, 3 ms from the switch without a bandwidth limit, the client at the switch.
+
+    ``nodes``: what the members have instead; None for what they have not at all.
+    """
+    base = {"mem": "512m", "cpus": options.pop("cpus", 1), "bandwidth": "unlimited", "link_delay": "3ms"}
+    written = [
+        {key: value for key, value in ({"ip": f"10.0.0.{number}"} | base | node).items() if value is not None}
+        for number, node in enumerate(nodes, 1)
+    ]
+    config = {"nodes": written, "etcd": {"data": options.pop("data", "disk")}} | ({"client": client} if client else {})
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    scenario_set = ScenarioSet(Path("s.json"), "", Dataset(), scenarios or (WRITE,))
+    return build_plan(load_config(path), scenario_set, PlanOptions(**{"machine_cores": 2} | options))
+
+
+def known(*requests: CostSample, sync_ms: float | None = None) -> MachineCosts:
+    syncs = [] if sync_ms is None else [capacity.SyncSample(at="", data="disk", median_ns=sync_ms * MS)]
+    return MachineCosts(machine=KEY, requests=list(requests), syncs=syncs)
+
+
+def outcome(*kinds: Kind, scenario: Scenario = WRITE, error: str | None = None, **load: Any) -> ScenarioOutcome:
+    """1000 requests and 1000 of warm-up: 400 ms of CPU time of the leader's, 100 ms of each follower's."""
+    ok = load.pop("ok", 1000)
+    answer = closed_loop(ok=ok, cpu_s=0.05, requests_per_s=500.0, **load)
+    answer["warmup"] = {"ok": 1000, "failed": 0, "unknown": 0, "abandoned": 0, "total_s": 1.0}
+    direction = {"frames": 10_000, "bytes": 1_000_000}
+    used = Consumers(
+        members={name: Consumption(cpu_ns=ms * MS) for name, ms in (("a", 100), ("b", 400), ("c", 100))},
+        client=Consumption(cpu_ns=120 * MS),
+        links=Consumption(cpu_ns=80 * MS),
+        driver=Consumption(cpu_ns=20 * MS),
+        machine=Consumption(cpu_ns=900 * MS),
+    )
+    return ScenarioOutcome(
+        ScheduledScenario(scenario, 1),
+        "2026-01-01T00:00:00.000Z",
+        1,
+        cluster=1,
+        load=LoadResult.from_json(answer),
+        network=LinkStatistics({"links": {"a-s1": {"a_to_b": direction, "b_to_a": {"frames": 7, "bytes": 7}}}}),
+        machine=Usage(1000 * MS, used),
+        findings=tuple(Finding(kind, "invalid", kind) for kind in kinds),
+        error=error,
+    )
 
 
 def shortages(plan: Plan, *samples: CostSample) -> tuple[Any, ...]:
@@ -59,9 +133,8 @@ REST = sample(rest_ns=3 * MS)
 RARE, OFTEN = sample(rate_per_s=10, cluster_ns=249.9 * MS, links_ns=40 * MS), sample(rate_per_s=1000)
 
 
-@pytest.mark.parametrize(
-    ("loaded", "short"),
-    [
+def test_what_is_short_and_how_many_cores_are_wanted(tmp_path: Path) -> None:
+    for (samples, load, options), short in (
         # What it is said to fit with fits.
         (of(clients=10), []),
         (of(rate=Decimal(500)), []),
@@ -85,12 +158,10 @@ RARE, OFTEN = sample(rate_per_s=10, cluster_ns=249.9 * MS, links_ns=40 * MS), sa
         (of(clients=10, cpus=100, nodes=LINKED), [("machine", 10 / 12e-3 * 3.7e-3)]),
         # 2 clients / (18 + 2 ms), not / (18 + 41.5 ms): between 10/s with 2.906 cores and 1000/s with 3.7.
         (of(RARE, OFTEN, clients=2), [("machine", 2.906 + (3.7 - 2.906) * 90 / 990)]),
-    ],
-)
-def test_what_is_short_and_how_many_cores_are_wanted(tmp_path: Path, loaded: Any, short: Any) -> None:
-    samples, load, options = loaded
-    found = shortages(plan_of(tmp_path, replace(WRITE, **load), **options), *samples)
-    assert [(one.resource, one.wanted) for one in found] == [(name, pytest.approx(wanted)) for name, wanted in short]
+    ):
+        found = shortages(plan_of(tmp_path, replace(WRITE, **load), **options), *samples)
+        wanted = [(name, pytest.approx(cores)) for name, cores in short]
+        assert [(one.resource, one.wanted) for one in found] == wanted
 
 
 def test_what_a_shortage_says_of_rate_clients_and_cores(tmp_path: Path) -> None:
@@ -208,26 +279,21 @@ def test_how_much_data_a_request_or_its_answer_has_and_its_kind() -> None:
 
 
 FULL: tuple[Kind, ...] = ("machine_full", "generator_waited", "member_waited", "link_lateness")
+SPOIL: tuple[Kind, ...] = ("machine_shared", "machine_stolen", "network_off", "leader_changed", "few_answers")
 THROTTLED = replace(outcome(), findings=(Finding("member_throttled", "info", "etcd1"),))
 
 
-@pytest.mark.parametrize(
-    ("held", "members", "limit"),
-    [
+def test_only_rows_that_nothing_but_want_of_cores_spoils_tell_a_cost() -> None:
+    for held, members, limit in (
         (outcome(*FULL), 3, "cores"),
         (outcome("generator_saturated", "generator_waited"), 3, "one core"),
         (THROTTLED, 3, "members"),
         (outcome(), 3, "none"),
-        *((outcome(*FULL, kind), 3, None) for kind in ("machine_shared", "machine_stolen", "network_off")),
-        *((outcome(*FULL, kind), 3, None) for kind in ("leader_changed", "few_answers")),
-        (outcome(error="1 failed"), 3, None),
-        (outcome(), 5, None),
-        (replace(outcome(), machine=None), 3, None),
-    ],
-)
-def test_only_rows_that_nothing_but_want_of_cores_spoils_tell_a_cost(held: Any, members: int, limit: Any) -> None:
-    found = sample_of(held, members, 2, "c")
-    assert (found and found.limit) == limit
+        *((outcome(*FULL, kind), 3, None) for kind in SPOIL),
+        *((outcome(error="1 failed"), 3, None), (outcome(), 5, None), (replace(outcome(), machine=None), 3, None)),
+    ):
+        found = sample_of(held, members, 2, "c")
+        assert (found and found.limit) == limit, held
 
 
 # --- what would make a row valid --------------------------------------------------------------------------------------
@@ -235,9 +301,8 @@ def test_only_rows_that_nothing_but_want_of_cores_spoils_tell_a_cost(held: Any, 
 FITS = "it fits with about 10 clients, a rate of 510/s, 4 cores or CPU limits that add up to 1 core"
 
 
-@pytest.mark.parametrize(
-    ("kinds", "costs", "told"),
-    [
+def test_a_row_that_is_not_valid_says_what_would_fit(tmp_path: Path) -> None:
+    for kinds, costs, told in (
         ((), (sample(),), None),
         (FULL, (sample(),), FITS),
         (("machine_full", "few_answers"), (sample(),), f"{FITS}; what helps: more requests or a longer duration"),
@@ -249,14 +314,11 @@ FITS = "it fits with about 10 clients, a rate of 510/s, 4 cores or CPU limits th
             "of members",
         ),
         (("leader_changed",), (sample(),), None),
-    ],
-)
-def test_a_row_that_is_not_valid_says_what_would_fit(kinds: Any, costs: Any, told: str | None, tmp_path: Path) -> None:
-    assert capacity.advice(plan_of(tmp_path), outcome(*kinds), known(*costs)) == told
+    ):
+        assert capacity.advice(plan_of(tmp_path), outcome(*kinds), known(*costs)) == told, kinds
 
 
-def test_a_run_weighs_its_own_costs_and_those_that_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_place(tmp_path, monkeypatch)
+def test_a_run_weighs_its_own_costs_and_those_that_are_kept(tmp_path: Path, place: Path) -> None:
     own = "it fits with about 77 clients, a rate of 4,200/s, 3 cores or CPU limits that add up to 1 core"
     assert costs_module.advised(plan_of(tmp_path), KEY, outcome("generator_waited")).advice == own
     capacity.add(KEY, [sample()], [])
@@ -310,12 +372,12 @@ def test_the_example_in_the_documentation_is_what_check_prints(tmp_path: Path, m
 def test_check_and_a_dry_run_say_it(place: Path, tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     capacity.add(machine.key(), [sample(frames=5, links_ns=50_000)], [])
-    for words in (["check", str(plan.config.path)], ["run", str(plan.config.path), "--dry-run"]):
-        said = CliRunner().invoke(group, words).output
+    for words in (("check", plan.config.path), ("run", plan.config.path, "--dry-run")):
+        said = shown(*words).output
         assert "\nThis machine\n" in said
         assert "  the links carry about 90,000 frames/s, 90 Mbit/s in frames of 125 bytes\n" in said
     place.write_text("{")
-    result = CliRunner().invoke(check.check_command, [str(plan.config.path)])
+    result = shown("check", plan.config.path)
     assert (result.exit_code, f"  {place} is not what a run has left there" in result.output) == (0, True)
 
 
@@ -326,7 +388,9 @@ def test_check_and_a_dry_run_say_it(place: Path, tmp_path: Path) -> None:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where this machine's file is for a test; whoever made it keeps new files to himself."""
     umask = os.umask(0o077)
-    yield own_place(tmp_path, monkeypatch)
+    monkeypatch.setattr(assets, "MACHINE", tmp_path / "cache")
+    monkeypatch.setattr(assets, "own", lambda: tmp_path / "cache")
+    yield tmp_path / "cache" / capacity.NAME
     os.umask(umask)
 
 

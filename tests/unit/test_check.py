@@ -22,7 +22,7 @@ from containernet_env.results import capacity
 from containernet_env.runs import machine
 from tests.unit.blocks import reads, write
 from tests.unit.commands import answer, check_file
-from tests.unit.cost_samples import known
+from tests.unit.test_capacity import known
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = sorted((ROOT / "configs").glob("*.json"))
