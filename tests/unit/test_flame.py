@@ -65,22 +65,12 @@ def test_stacks_begin_with_the_outermost_function() -> None:
     assert profiles.grown(before, {("a",): 8, ("b",): 7, ("c",): 2, ("d",): 1}) == {("a",): 3, ("d",): 1}
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"no gzip",
-        gzip.compress(b"", mtime=0),
-        gzip.compress(b"\xff\xff\xff", mtime=0),
-        gzip.compress(b"nonsense", mtime=0),
-        gzip.compress(gzip.decompress(made(PACKED))[:-3], mtime=0),
-        made(field(1, varint(9)) + field(2, varint(1))),
-        made(PACKED)[:40],
-    ],
-)
-def test_what_is_no_profile_is_refused(data: bytes) -> None:
-    with pytest.raises(ValueError):
-        profiles.parse(data)
+def test_what_is_no_profile_is_refused() -> None:
+    cut_short, nowhere = gzip.decompress(made(PACKED))[:-3], made(field(1, varint(9)) + field(2, varint(1)))
+    contents = (b"", b"\xff\xff\xff", b"nonsense", cut_short)
+    for data in (b"", b"no gzip", made(PACKED)[:40], nowhere, *(gzip.compress(content) for content in contents)):
+        with pytest.raises(ValueError):
+            pytest.fail(f"{data!r} is {profiles.parse(data)}")
 
 
 STACKS: Mapping[Stack, int] = {("main", "b"): 10**9, ("main", "a", "x"): 3 * 10**9, ("main",): 2 * 10**9}

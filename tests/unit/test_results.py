@@ -87,24 +87,21 @@ def test_the_first_columns_are_the_seeds_and_the_readme_has_the_table_of_all(sna
     check_block(README, "columns", "containernet_env/results/columns.py", as_markdown(), snapshot)
 
 
-@pytest.mark.parametrize(
-    ("appended", "notes"),
-    [
+def test_what_is_no_row_is_left_out_and_told_in_few_lines(tmp_path: Path) -> None:
+    for appended, notes in (
         # A run that was to append to it ended with a traceback of the csv module.
-        ("read,3\r10,1\r,2", 1),
+        (b"read,3\r10,1\r,2", 1),
         ("write,3,é".encode()[:-1], 1),  # cut within a character
-        ("not a row\n" * 1020, 21),  # a line of output for each of them
-    ],
-)
-def test_what_is_no_row_is_left_out_and_told_in_few_lines(tmp_path: Path, appended: str | bytes, notes: int) -> None:
-    path = tmp_path / "out.csv"
-    opened(path).append({"TestType": "write"})
-    with path.open("ab") as file:
-        file.write(appended if isinstance(appended, bytes) else appended.encode())
-    told: list[str] = []
-    assert (len(results.load(path, told.append)), len(told)) == (1, notes)
-    assert notes == 1 or told[-1].endswith("1,000 more lines are left out for such reasons")
-    assert ("torn" in str(ResultsFile(path).open())) == (notes == 1)
+        (b"not a row\n" * 1020, 21),  # a line of output for each of them
+    ):
+        path = tmp_path / f"{len(appended)}.csv"
+        opened(path).append({"TestType": "write"})
+        with path.open("ab") as file:
+            file.write(appended)
+        told: list[str] = []
+        assert (len(results.load(path, told.append)), len(told)) == (1, notes), appended[:20]
+        assert notes == 1 or told[-1].endswith("1,000 more lines are left out for such reasons")
+        assert ("torn" in str(ResultsFile(path).open())) == (notes == 1)
 
 
 @pytest.mark.parametrize("length", [1, 5, 100])

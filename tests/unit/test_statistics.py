@@ -20,23 +20,7 @@ from scipy import stats
 
 from containernet_env.model.link import Jitter
 from containernet_env.network.chance import ALARM, CountTest, at_least, at_most, each, frames_for_one, sigmas, worth
-from containernet_env.results.statistics import (
-    LEAST,
-    Histogram,
-    bootstrap_median,
-    decode,
-    detectable_ratio,
-    holm,
-    least_p,
-    likely_spread,
-    mann_whitney,
-    median,
-    median_interval,
-    merged,
-    ratio_of_medians,
-    repetitions_for,
-    repetitions_to_tell,
-)
+from containernet_env.results import statistics as ours
 from tests.unit.answers import results
 
 MS = 1_000_000
@@ -53,7 +37,7 @@ NAIR = {
 @pytest.mark.parametrize("n", NAIR)
 def test_a_medians_interval_is_that_of_the_table(n: int) -> None:
     k, percent = NAIR[n]
-    found = median_interval(list(range(n, 0, -1)))
+    found = ours.median_interval(list(range(n, 0, -1)))
     assert (found.low, found.high) == (k, n + 1 - k)
     exact = sum(Fraction(math.comb(n, below), 2**n) for below in range(k, n + 1 - k))
     assert round(100 * float(exact), 1) == percent
@@ -61,18 +45,18 @@ def test_a_medians_interval_is_that_of_the_table(n: int) -> None:
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=60))
 def test_a_median_lies_in_its_interval_which_six_values_have(values: list[float]) -> None:
-    found = median_interval(values)
-    assert (found.low is None) == (len(values) < LEAST == 6)
+    found = ours.median_interval(values)
+    assert (found.low is None) == (len(values) < ours.LEAST == 6)
     assert found.low is None or found.high is None or found.low <= found.estimate <= found.high
-    assert found.estimate == median(values) == pytest.approx(float(np.median(values)), abs=1e-300)
+    assert found.estimate == ours.median(values) == pytest.approx(float(np.median(values)), abs=1e-300)
 
 
 def test_values_that_are_none_are_refused() -> None:
     for values in ([], [1.0, math.nan], [math.inf]):
         with pytest.raises(ValueError, match="values"):
-            median_interval(values)
+            ours.median_interval(values)
     with pytest.raises(ValueError, match="positive"):
-        ratio_of_medians([1, 2, 3, 4], [0, 1, 2, 3])
+        ours.ratio_of_medians([1, 2, 3, 4], [0, 1, 2, 3])
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6])
@@ -81,7 +65,7 @@ def test_the_bootstrap_median_is_that_of_all_resamples(n: int) -> None:
     for resample in itertools.product(range(n), repeat=n):
         ordered = sorted(resample)
         counts[ordered[(n - 1) // 2], ordered[n // 2]] += 1
-    i, j, chance = bootstrap_median(n)
+    i, j, chance = ours.bootstrap_median(n)
     found = {(int(a), int(b)): float(p) for a, b, p in zip(i, j, chance, strict=True)}
     assert found == pytest.approx({ranks: count / n**n for ranks, count in counts.items()})
 
@@ -89,7 +73,7 @@ def test_the_bootstrap_median_is_that_of_all_resamples(n: int) -> None:
 @pytest.mark.parametrize("n", [99, 100, 2001, 2000])
 def test_the_bootstrap_median_of_many_values_has_its_known_spread(n: int) -> None:
     # Of uniform values the standard deviation of a median is about 1 / (2 sqrt(n)).
-    i, j, chance = bootstrap_median(n)
+    i, j, chance = ours.bootstrap_median(n)
     medians = (i + j + 1) / 2 / n
     assert (medians * chance).sum() == pytest.approx(0.5)
     assert math.sqrt((chance * (medians - 0.5) ** 2).sum()) == pytest.approx(0.5 / math.sqrt(n), rel=0.02)
@@ -99,16 +83,16 @@ def test_the_bootstrap_median_of_many_values_has_its_known_spread(n: int) -> Non
 def test_the_ratios_interval_is_that_of_all_pairs_of_resamples(n: int, tail: float) -> None:
     """Of four values a side it is a wider one, and of three there is none."""
     a, b = [9.1, 10.2, 10.9, 9.8, 10.4][:n], [10.8, 12.1, 11.0, 11.9, 11.3][:n]
-    medians = [sorted(median(pick) for pick in itertools.product(side, repeat=n)) for side in (a, b)]
+    medians = [sorted(ours.median(pick) for pick in itertools.product(side, repeat=n)) for side in (a, b)]
     ratios: Counter[float] = Counter()
     for (left, times), (right, more) in itertools.product(*(Counter(side).items() for side in medians)):
         ratios[right / left] += times * more
     ordered, total = sorted(ratios), n ** (2 * n)
     reached = list(itertools.accumulate(ratios[ratio] for ratio in ordered))
     ends = [next(r for r, c in zip(ordered, reached, strict=True) if c >= share * total) for share in (tail, 1 - tail)]
-    found = ratio_of_medians(a, b)
+    found = ours.ratio_of_medians(a, b)
     assert (found.low, found.high) == pytest.approx(tuple(ends), rel=1e-9)
-    assert found.estimate == median(b) / median(a) and ratio_of_medians(a[:3], b).low is None
+    assert found.estimate == ours.median(b) / ours.median(a) and ours.ratio_of_medians(a[:3], b).low is None
 
 
 FEW = st.lists(st.integers(0, 4), min_size=1, max_size=5)
@@ -122,10 +106,10 @@ def test_equal_values_are_handed_out_in_every_way(a: list[int], b: list[int]) ->
     own = sum(rank[value] for value in b)
     tails = [sum(total <= own for total in sums), sum(total >= own for total in sums)]
     ends = [sums.count(min(sums)), sums.count(max(sums))]
-    found = mann_whitney(a, b)
+    found = ours.mann_whitney(a, b)
     assert found.p == pytest.approx(min(1, 2 * min(tails) / len(sums)))
     assert found.least_p == pytest.approx(min(1, 2 * min(ends) / len(sums)))
-    assert found.p >= found.least_p - 1e-12 >= least_p(len(a), len(b)) - 1e-9
+    assert found.p >= found.least_p - 1e-12 >= ours.least_p(len(a), len(b)) - 1e-9
     assert found.u == sum((y > x) + (x == y) / 2 for x in a for y in b)
 
 
@@ -133,54 +117,54 @@ def test_many_values_are_judged_by_the_normal_distribution() -> None:
     rng = np.random.default_rng(3)
     a, b = rng.integers(0, 40, 60), rng.integers(2, 42, 55)
     theirs = stats.mannwhitneyu(b, a, method="asymptotic")
-    found = mann_whitney(a.tolist(), b.tolist())
+    found = ours.mann_whitney(a.tolist(), b.tolist())
     assert (found.u, found.p) == (theirs.statistic, pytest.approx(theirs.pvalue))
-    assert mann_whitney([1] * 60, [1] * 60).p == 1
+    assert ours.mann_whitney([1] * 60, [1] * 60).p == 1
     # One against many stays exact and small.
-    assert mann_whitney([0.5], range(1, 2001)).p == pytest.approx(2 / 2001)
+    assert ours.mann_whitney([0.5], range(1, 2001)).p == pytest.approx(2 / 2001)
 
 
 def test_holms_correction_of_a_worked_example() -> None:
     """p.adjust(c(0.01, 0.02, 0.03, 0.04, 0.05), "holm") of R 4; and that of Holm (1979) in another order."""
-    assert holm([0.01, 0.02, 0.03, 0.04, 0.05]) == pytest.approx([0.05, 0.08, 0.09, 0.09, 0.09])
-    assert holm([0.03, 0.005, 0.04, 0.01]) == pytest.approx([0.06, 0.02, 0.06, 0.03])
-    assert holm([]) == []
+    assert ours.holm([0.01, 0.02, 0.03, 0.04, 0.05]) == pytest.approx([0.05, 0.08, 0.09, 0.09, 0.09])
+    assert ours.holm([0.03, 0.005, 0.04, 0.01]) == pytest.approx([0.06, 0.02, 0.06, 0.03])
+    assert ours.holm([]) == []
 
 
 def test_what_a_number_of_repetitions_can_reach() -> None:
-    assert least_p(3, 3) == pytest.approx(0.1)
-    assert least_p(4, 4) == pytest.approx(2 / 70)
-    assert [repetitions_to_tell(tests) for tests in (1, 2, 18)] == [4, 5, 6]
-    assert least_p(5, 5) * 18 > 0.05 >= least_p(6, 6) * 18
+    assert ours.least_p(3, 3) == pytest.approx(0.1)
+    assert ours.least_p(4, 4) == pytest.approx(2 / 70)
+    assert [ours.repetitions_to_tell(tests) for tests in (1, 2, 18)] == [4, 5, 6]
+    assert ours.least_p(5, 5) * 18 > 0.05 >= ours.least_p(6, 6) * 18
 
 
 def test_spreads_are_of_within_the_sides_and_the_likely_one_has_room() -> None:
     a, b = [1.0, 1.1, 1.21], [5.0, 5.5, 6.05]
     # chi-squared with 4 degrees of freedom, 20 % below: 1.649 (Fisher and Yates, table IV).
-    assert likely_spread(a, b) == pytest.approx(math.log(1.1) * math.sqrt(4 / 1.649), rel=1e-3)
-    assert likely_spread([1], [2]) is None
+    assert ours.likely_spread(a, b) == pytest.approx(math.log(1.1) * math.sqrt(4 / 1.649), rel=1e-3)
+    assert ours.likely_spread([1], [2]) is None
 
 
 @pytest.mark.parametrize(("n", "m", "tests"), [(4, 4, 1), (5, 8, 1), (8, 8, 1), (6, 6, 18), (12, 12, 18), (60, 60, 1)])
 def test_what_is_called_detectable_is_found_four_times_in_five(n: int, m: int, tests: int) -> None:
-    ratio = detectable_ratio(n, m, 0.05, tests)
+    ratio = ours.detectable_ratio(n, m, 0.05, tests)
     rng, found, draws = np.random.default_rng(n + 100 * tests), 0, 400
     for _ in range(draws):
         a, b = np.exp(0.05 * rng.standard_normal(n)), ratio * np.exp(0.05 * rng.standard_normal(m))
-        found += mann_whitney(a.tolist(), b.tolist()).p <= 0.05 / tests
+        found += ours.mann_whitney(a.tolist(), b.tolist()).p <= 0.05 / tests
     # +- 3.5 standard deviations of 400 draws.
     assert 0.73 <= found / draws <= 0.87
 
 
 def test_the_repetitions_for_a_difference_are_the_least_with_which_it_is_detectable() -> None:
     for deviation, tests in ((0.02, 1), (0.05, 1), (0.05, 18), (0.3, 1)):
-        needed = repetitions_for(1.12, deviation, tests)
-        assert needed is not None and needed >= repetitions_to_tell(tests)
-        assert detectable_ratio(needed, needed, deviation, tests) <= 1.12
-        if needed > repetitions_to_tell(tests):
-            assert detectable_ratio(needed - 1, needed - 1, deviation, tests) > 1.12
-    assert math.isinf(detectable_ratio(3, 3, 0.01))
-    assert repetitions_for(1.0001, 0.3) is None
+        needed = ours.repetitions_for(1.12, deviation, tests)
+        assert needed is not None and needed >= ours.repetitions_to_tell(tests)
+        assert ours.detectable_ratio(needed, needed, deviation, tests) <= 1.12
+        if needed > ours.repetitions_to_tell(tests):
+            assert ours.detectable_ratio(needed - 1, needed - 1, deviation, tests) > 1.12
+    assert math.isinf(ours.detectable_ratio(3, 3, 0.01))
+    assert ours.repetitions_for(1.0001, 0.3) is None
 
 
 # --- tests of chance --------------------------------------------------------------------------------------------------
@@ -240,7 +224,7 @@ def test_histograms_of_the_documentation_say_what_their_results_say() -> None:
     recorded = [load["response_time"] for load in results().values() if "histogram" in (load["response_time"] or {})]
     assert recorded, "no example has a histogram"
     for times in recorded:
-        found = decode(times["histogram"])
+        found = ours.decode(times["histogram"])
         assert found.total == times["count"]
         assert times["max_s"] * 1e9 <= found.counts[-1][0] <= times["max_s"] * 1e9 * 1.001 + 1
         for percent, told_s in times["percentiles_s"].items():
@@ -251,13 +235,13 @@ def test_histograms_of_the_documentation_say_what_their_results_say() -> None:
 
 def test_counts_are_in_their_slots_and_merged_slot_by_slot() -> None:
     """1 in slot 0, 300 in slot 2; a run of zeros is a negative number (zigzag: -1 is 1, 1 is 2, 300 is 600)."""
-    found = decode(encoded(bytes([2, 1, 0xD8, 0x04])))
+    found = ours.decode(encoded(bytes([2, 1, 0xD8, 0x04])))
     assert found.counts == ((0, 1), (2, 300)) and found.total == 301
     assert found.percentiles_ns([0.1, 1, 99]) == [0, 2, 2]
-    both = merged([Histogram(((5, 2), (9, 1))), Histogram(((7, 4), (9, 3)))])
-    assert both.counts == ((5, 2), (7, 4), (9, 4)) and merged([]).total == 0
+    both = ours.merged([ours.Histogram(((5, 2), (9, 1))), ours.Histogram(((7, 4), (9, 3)))])
+    assert both.counts == ((5, 2), (7, 4), (9, 4)) and ours.merged([]).total == 0
     # A percentage that only the largest value reaches is not told.
-    assert decode(encoded(bytes([2] * 100))).percentiles_ns([50, 99, 99.9]) == [49, 98, None]
+    assert ours.decode(encoded(bytes([2] * 100))).percentiles_ns([50, 99, 99.9]) == [49, 98, None]
 
 
 @pytest.mark.parametrize(
@@ -282,7 +266,7 @@ def test_counts_are_in_their_slots_and_merged_slot_by_slot() -> None:
 )
 def test_other_texts_are_no_histograms(text: str) -> None:
     with pytest.raises(ValueError, match=r"histogram|cut short|slots"):
-        decode(text)
+        ours.decode(text)
 
 
 @pytest.mark.parametrize("correlation_ms", [1, 10, 40])

@@ -141,9 +141,8 @@ def steps(clients: dict[str, str], *totals: tuple[int, str], **more: str) -> lis
     return [row(**clients | {"Total": total}, Repetition=str(number), **more) for number, total in totals]
 
 
-@pytest.mark.parametrize(
-    ("rows", "seconds", "repetitions"),
-    [
+def test_steps_of_one_repetition_are_added_and_repetitions_are_medians(tmp_path: Path) -> None:
+    for number, (rows, seconds, repetitions) in enumerate((
         # Sums of 3, 5 and 10 s; the fourth row of one step has no other to go with.
         (steps(ONE, (1, "1"), (2, "2"), (3, "3"), (4, "4")) + steps(TEN, (1, "2"), (2, "3"), (3, "7")), 5, 3),
         # The middle repetition of one step is not valid: the sums are 1 + 1 and 3 + 3 s, and 100 s are in none.
@@ -152,15 +151,11 @@ def steps(clients: dict[str, str], *totals: tuple[int, str], **more: str) -> lis
         (steps(ONE, (1, "1"), (2, "2"), (3, "3")) + steps(TEN, (3, "30"), (1, "10"), (2, "20"), RunId="run-2"), 22, 3),
         # Rows that have not even their repetition in common are still steps of one run.
         (steps(ONE, (7, "50")) + steps(TEN, (8, "50")), 100, 1),
-    ],
-)
-def test_steps_of_one_repetition_are_added_and_repetitions_are_medians(
-    tmp_path: Path, rows: list[dict[str, str]], seconds: float, repetitions: int
-) -> None:
-    table = aggregated(read_rows([write(tmp_path / "out.csv", rows)]))
-    (system,) = table.systems
-    assert (system.values[0], system.repetitions) == (seconds, repetitions)
-    assert any("rows are left out: not every step was" in note for note in table.notes) == (len(rows) % 2 == 1)
+    )):  # fmt: skip
+        table = aggregated(read_rows([write(tmp_path / f"{number}.csv", rows)]))
+        (system,) = table.systems
+        assert (system.values[0], system.repetitions) == (seconds, repetitions)
+        assert any("rows are left out: not every step was" in note for note in table.notes) == (len(rows) % 2 == 1)
 
 
 def test_errors_of_several_repetitions_are_told_as_such(tmp_path: Path) -> None:
@@ -202,9 +197,8 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("rows", "names"),
-    [
+def test_names_of_series(tmp_path: Path) -> None:
+    cases = [
         # What is configured otherwise is another column.
         (
             [row(**ONE | other) for other in OTHERS],
@@ -219,10 +213,9 @@ SHAPES = {
         # Of more digits than Python makes a number of, and of digits of other scripts.
         ([named(name, 1) for name in ("9" * 5000, "w", "\u0663", "1")], ["1", "\u0663", "9" * 5000, "w"]),
         *(([named(scenario, clients)], [shape]) for scenario, (clients, shape) in SHAPES.items()),
-    ],
-)
-def test_names_of_series(tmp_path: Path, rows: list[dict[str, str]], names: list[str]) -> None:
-    assert [series.name for series in series_of(read_rows([write(tmp_path / "out.csv", rows)]))] == names
+    ]
+    for number, (rows, names) in enumerate(cases):
+        assert [series.name for series in series_of(read_rows([write(tmp_path / f"{number}.csv", rows)]))] == names
 
 
 def test_the_seeds_columns_alone_make_a_table(tmp_path: Path) -> None:

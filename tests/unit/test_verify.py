@@ -123,28 +123,24 @@ NO_CLIENT = "its history could not be fetched: connection lost"
 COMPACTED = "is not there: it is compacted up to revision 77"
 
 
-@pytest.mark.parametrize(
-    ("store_has", "client", "end", "notes"),
-    [
+def test_client_and_store_leave_their_histories_and_what_is_missing(tmp_path):
+    for store_has, client, end, notes in (
         ((), KEPT_FILE, {"whole": True}, []),
         # A final state never looks like a history, and what is missing never looks whole.
         (("final",), KEPT_FILE, {"whole": False, "final": True}, []),
         (("final", "gone"), KEPT_FILE, {"whole": False, "final": False}, [f"the store's final state {COMPACTED}"]),
         # The checker refuses a client's history that is cut off.
         (("gone", "cut"), KEPT_FILE[:50], {"whole": False}, [NO_CLIENT, f"the store's own history {COMPACTED}"]),
-    ],
-    ids=["both", "final state", "no final state", "both cut off"],
-)
-def test_client_and_store_leave_their_histories_and_what_is_missing(tmp_path, store_has, client, end, notes):
-    store, outcome = Store(), ended(tmp_path, **KEPT)
-    for name in store_has:
-        setattr(store, name, True)
-    store.histories.prepare(outcome.scheduled.scenario)
-    store.histories.keep(outcome, "01-mixed")
-    assert store.asked == [("d/", 42, [] if store.cut else ["d/1", "d/2"])]
-    assert store.kept["01-mixed.jsonl.gz"] == client
-    assert store.lines() == [WRITTEN, *([] if store.gone else [DELETED]), end]
-    assert [note.split(": ", 1)[1] for note in store.notes.notes] == notes
+    ):
+        store, outcome = Store(), ended(tmp_path, **KEPT)
+        for name in store_has:
+            setattr(store, name, True)
+        store.histories.prepare(outcome.scheduled.scenario)
+        store.histories.keep(outcome, "01-mixed")
+        assert store.asked == [("d/", 42, [] if store.cut else ["d/1", "d/2"])], store_has
+        assert store.kept["01-mixed.jsonl.gz"] == client, store_has
+        assert store.lines() == [WRITTEN, *([] if store.gone else [DELETED]), end]
+        assert [note.split(": ", 1)[1] for note in store.notes.notes] == notes
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
