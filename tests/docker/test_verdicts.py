@@ -1,6 +1,6 @@
 """A run whose scenarios are sabotaged, each in its way: every row that is affected says so, with the right reason.
 
-Where the thresholds are is shown in ``tests/unit/test_verdict.py``, on figures that a run of this kind has recorded.
+Where the thresholds are is shown in ``tests/unit/test_findings.py``.
 """
 
 from __future__ import annotations
