@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from click import BadParameter
-from click.shell_completion import ShellComplete, get_completion_class
+from click.shell_completion import ShellComplete
 from syrupy.assertion import SnapshotAssertion
 
 from containernet_env import cli
@@ -150,11 +150,3 @@ def test_configs_complete_by_name_where_there_is_no_file(folder: Path) -> None:
     (folder / "3node-own.json").write_text("[]")
     for line in ("check no-such", "check ./3", "shell 3node", "run 3node-3ms o", "results o"):
         assert completions(line) == [("file", line.split(" ")[-1])]
-
-
-def test_each_shell_has_a_script() -> None:
-    variables = {"complete_func": "f", "complete_var": COMPLETE, "prog_name": "containernet-env"}
-    for shell in ("bash", "zsh", "fish"):
-        found = get_completion_class(shell)
-        assert found is not None
-        assert COMPLETE in found(cli.group, {}, "containernet-env", COMPLETE).source_template % variables

@@ -14,17 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
 from containernet_env.base.errors import MissingRequirementError, UsageError
-from containernet_env.cli import group
 from containernet_env.results.columns import COLUMNS
 from containernet_env.results.crate import METADATA, Exported, export
 from containernet_env.results.run_directory import MANIFEST, find_run, read_run
 from tests.unit.disk import file_limit
 from tests.unit.fakes import FakeTestbed, on_fakes, rows, run
 from tests.unit.manifests import PROGRAM
+from tests.unit.report_rows import shown
 
 
 @pytest.fixture(scope="module")
@@ -193,8 +192,8 @@ def test_a_crate_that_was_unpacked_is_a_run_and_can_be_exported_again(crate: Any
     _, done, _, files = crate
     with zipfile.ZipFile(done.file) as archive:
         archive.extractall(tmp_path / "unpacked")
-    shown = CliRunner().invoke(group, ["show", str(tmp_path / "unpacked")], catch_exceptions=False).output
-    assert "all as the run left them; added since: ro-crate-metadata.json, rows.csv, " in " ".join(shown.split())
+    told = shown("show", tmp_path / "unpacked").output
+    assert "all as the run left them; added since: ro-crate-metadata.json, rows.csv, " in " ".join(told.split())
     again = export(read_run(tmp_path / "unpacked"), tmp_path / "again.zip")
     assert (again.files, again.rows) == (done.files, done.rows)
     with zipfile.ZipFile(again.file) as second:
@@ -204,22 +203,18 @@ def test_a_crate_that_was_unpacked_is_a_run_and_can_be_exported_again(crate: Any
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
-def called(*words: str) -> Any:
-    return CliRunner().invoke(group, ["export", *words])
-
-
 def test_rows_are_found_beside_a_run_or_where_named(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     directory, moved = find_run(out), tmp_path / "moved"
-    done = called(str(directory), "--license", "MIT")
+    done = shown("export", directory, "--license", "MIT")
     assert f"{directory.name}.zip: " in done.output and " files, 2 rows" in done.output, repr(done.exception)
     directory.rename(moved)
-    done = called(str(moved), str(tmp_path / "b.zip"))
+    done = shown("export", moved, tmp_path / "b.zip")
     assert "without rows: the run directory lies beside no results file" in done.output and "0 rows" in done.output
-    assert "2 rows" in called(str(moved), str(tmp_path / "c.zip"), "--rows", str(out)).output
+    assert "2 rows" in shown("export", moved, tmp_path / "c.zip", "--rows", out).output
     moved.rename(directory)
     out.unlink()
-    assert f"without rows: there is no {out}" in called(str(directory), str(tmp_path / "d.zip")).output
+    assert f"without rows: there is no {out}" in shown("export", directory, tmp_path / "d.zip").output
 
 
 def no_text(run: Path) -> None:
@@ -247,7 +242,7 @@ def test_what_cannot_be_exported_is_named_and_leaves_nothing(
     if error is MissingRequirementError:
         monkeypatch.setitem(sys.modules, "rocrate.rocrate", None)
     with file_limit(20_000) if "large" in words else nullcontext():
-        done = called(str(out), str(out.parent / name))
+        done = shown("export", out, out.parent / name)
     assert isinstance(done.exception, error) and words in str(done.exception)
     assert out.with_name("mine.zip").read_text() == "mine"
     assert not list(out.parent.glob("run.zip*")) and not (out.parent / "nothing").exists()

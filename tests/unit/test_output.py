@@ -7,6 +7,7 @@ import signal
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from click.testing import CliRunner
@@ -25,9 +26,10 @@ from tests.unit.answers import closed_loop
 from tests.unit.fakes import write
 
 
-@pytest.mark.parametrize(
-    ("effects", "is_lost", "words", "status", "strict_status"),
-    [
+def test_the_last_line_of_a_run_names_the_file_and_counts_rows_that_are_not_valid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases: list[tuple[list[Effect], bool, str, int, int]] = [
         ([], False, "0 rows in OUT: none;", 0, 0),
         # Exit 0, '4 rows in OUT, no errors', and no file.
         ([], True, "0 rows in OUT.rescued (OUT was lost during the run): none;", 1, 1),
@@ -37,27 +39,20 @@ from tests.unit.fakes import write
         # Attempts at one scenario: with --strict, a valid one after an invalid one was a failure.
         (["invalid", "unknown", "info"], False, "3 rows in OUT: 1 valid, 1 not valid, 1 of unknown validity;", 0, 0),
         (["invalid", "unknown"], False, "2 rows in OUT: 1 not valid, 1 of unknown validity;", 0, 1),
-    ],
-)
-def test_the_last_line_of_a_run_names_the_file_and_counts_rows_that_are_not_valid(
-    effects: list[Effect], is_lost: bool, words: str, status: int, strict_status: int,
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    load, planned = LoadResult.from_json(closed_loop()), ScheduledScenario(write("w"), 1)
-    outcomes = tuple(
-        ScenarioOutcome(
-            replace(planned, attempt=attempt), "t", 1, load=load, findings=(Finding("links_paused", effect, "paused"),)
-        )
-        for attempt, effect in enumerate(effects, start=1)
-    )
-    out = tmp_path / "out.csv"
-    file = out.with_suffix(".csv.rescued") if is_lost else out
-    result = RunResult("r", tmp_path, outcomes, tuple({} for _ in outcomes), file)
-    monkeypatch.setattr(measure, "carry_out", lambda *arguments, **options: result)
-    for options, expected in (((), status), (("--strict",), strict_status)):
-        done = CliRunner().invoke(group, ["run", "3node-3ms", str(out), *options], standalone_mode=False)
-        assert words in done.output.replace(str(out), "OUT")
-        assert done.return_value == expected
+    ]
+    out, load, planned = tmp_path / "out.csv", LoadResult.from_json(closed_loop()), ScheduledScenario(write("w"), 1)
+    for effects, is_lost, words, status, strict_status in cases:
+        outcomes = []
+        for attempt, effect in enumerate(effects, start=1):
+            scheduled, found = replace(planned, attempt=attempt), (Finding("links_paused", effect, "paused"),)
+            outcomes.append(ScenarioOutcome(scheduled, "t", 1, load=load, findings=found))
+        file = out.with_suffix(".csv.rescued") if is_lost else out
+        result = RunResult("r", tmp_path, tuple(outcomes), tuple({} for _ in outcomes), file)
+        monkeypatch.setattr(measure, "carry_out", mock.Mock(return_value=result))
+        for options, expected in (((), status), (("--strict",), strict_status)):
+            done = CliRunner().invoke(group, ["run", "3node-3ms", str(out), *options], standalone_mode=False)
+            assert words in done.output.replace(str(out), "OUT"), effects
+            assert done.return_value == expected, (effects, options)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGQUIT, signal.SIGHUP])

@@ -51,12 +51,10 @@ def detailed(path: Path, rows: list[dict[str, str]], details: dict[int, Details]
 
 
 def figures(made: Document, section: str) -> list[Figure]:
-    """The figures in a section of a page."""
     return [figure for figure in made.figures if figure.section == section]
 
 
 def traces(made: Document, section: str, place: int = 0) -> list[dict[str, Any]]:
-    """The traces of a figure."""
     return list(figures(made, section)[place].drawing["traces"])
 
 
@@ -67,7 +65,6 @@ def lines(made: Document, place: int = 0) -> dict[str, list[Any]]:
 
 
 def titles(made: Document) -> list[str]:
-    """The axes over which there are figures."""
     return [figure.drawing["layout"]["xaxis"]["title"]["text"] for figure in figures(made, "axes")]
 
 
@@ -245,8 +242,6 @@ PAIRS = (
     *(("write", "1", "1"), ("write", "100", "10"), ("write", "1000", "100")),
     *(("read", "1", "1"), ("read", "100", "10"), ("read", "100", "100")),
 )
-
-
 LOADS = [row(TestType=kind, ClientCount=clients, ConnectionCount=conns) for kind, clients, conns in PAIRS]
 TENTHS = [row(ClientCount=str(n), ConnectionCount=str(n // 10)) for n in (10, 100, 1000)]
 LIMITS = [row(Bandwidth_mbps=value) for value in ("unlimited", "1000", "10")]
