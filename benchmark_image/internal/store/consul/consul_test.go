@@ -16,40 +16,31 @@ import (
 	"containernet-env/benchmark_image/internal/store"
 )
 
-// TestEveryRequestCarriesTheToken: of a connection that has one.
-func TestEveryRequestCarriesTheToken(t *testing.T) {
-	const header = "\r\nX-Consul-Token: t-1\r\n"
-	for operation := range map[store.Operation]bool{store.Put: true, store.Get: true, store.Transaction: true,
-		store.Status: true, store.Locate: true} {
-		for _, token := range []string{"t-1", ""} {
-			protocol := Protocol{Token: token}
-			conn := protocol.NewConn("m:1")
-			assert.Must(t, conn.Start(protocol.NewCall(nil), &store.Request{Operation: operation, Key: []byte("k")},
-				new([]byte)), "it takes no request")
-			head, _, _ := strings.Cut(string(conn.Output()), "\r\n\r\n")
-			carried := strings.Contains(head+"\r\n", header)
-			assert.That(t, carried == (token != "") && strings.Contains(head, "X-Consul-Token") == carried,
-				"operation %v with the token %q: %q", operation, token, head)
-		}
-	}
-}
-
-// TestReadsAskForTheirConsistency: Consul's default one has a parameter of neither of the others.
-func TestReadsAskForTheirConsistency(t *testing.T) {
-	for _, c := range []struct {
-		protocol     Protocol
-		serializable bool
-		want         string
+// TestRequests carry the token of a connection that has one. Consul's default consistency has a parameter of neither of
+// the others.
+func TestRequests(t *testing.T) {
+	for begin, c := range map[string]struct {
+		r         store.Request
+		byDefault bool
 	}{
-		{Protocol{}, false, "GET /v1/kv/k?raw&consistent HTTP/1.1\r\n"},
-		{Protocol{}, true, "GET /v1/kv/k?raw&stale HTTP/1.1\r\n"},
-		{Protocol{Default: true}, true, "GET /v1/kv/k?raw HTTP/1.1\r\n"},
+		"GET /v1/kv/k?raw&consistent ": {store.Request{Operation: store.Get}, false},
+		"GET /v1/kv/k?raw&stale ":      {store.Request{Operation: store.Get, Serializable: true}, false},
+		"GET /v1/kv/k?raw ":            {store.Request{Operation: store.Get, Serializable: true}, true},
+		"PUT /v1/kv/k ":                {store.Request{Operation: store.Put}, false},
+		"PUT /v1/txn ":                 {store.Request{Operation: store.Transaction}, false},
+		"GET /v1/agent/self ":          {store.Request{Operation: store.Status}, false},
+		"GET /v1/status/leader ":       {store.Request{Operation: store.Locate}, false},
 	} {
-		conn := c.protocol.NewConn("m:1")
-		read := &store.Request{Operation: store.Get, Key: []byte("k"), Serializable: c.serializable}
-		assert.Must(t, conn.Start(c.protocol.NewCall(nil), read, new([]byte)), "it takes no request")
-		sent := string(conn.Output())
-		assert.That(t, strings.HasPrefix(sent, c.want), "%+v: %q, want %q", c.protocol, sent, c.want)
+		for _, token := range []string{"t-1", ""} {
+			protocol := Protocol{Token: token, Default: c.byDefault}
+			conn := protocol.NewConn("m:1")
+			c.r.Key = []byte("k")
+			assert.Must(t, conn.Start(protocol.NewCall(nil), &c.r, new([]byte)), "it takes no request")
+			head, _, _ := strings.Cut(string(conn.Output()), "\r\n\r\n")
+			assert.That(t, strings.HasPrefix(head, begin+"HTTP/1.1\r\n") &&
+				strings.Contains(head+"\r\n", "\r\nX-Consul-Token: t-1\r\n") == (token != "") &&
+				strings.Contains(head, "X-Consul-Token") == (token != ""), "the token %q: %q, want %s", token, head, begin)
+		}
 	}
 }
 

@@ -37,27 +37,25 @@ func TestRequestsAreThoseOfTheAPI(t *testing.T) {
 		key, value := bytes.Repeat([]byte("k"), size), bytes.Repeat([]byte("v"), size)
 		head, rest := value[:size/3], value[size/3:]
 		put := decode(t, append(AppendPutHead(nil, key, head, len(rest)), rest...), &etcdserverpb.PutRequest{})
-		expected := (&etcdserverpb.PutRequest{Key: key, Value: value})
-		assert.That(t, proto.Equal(put, expected), "%d bytes: put %v", size, put)
+		whole := &etcdserverpb.PutRequest{Key: key, Value: value}
+		assert.That(t, proto.Equal(put, whole), "%d bytes: put %v", size, put)
 		txn := decode(t, append(AppendRewriteHead(nil, key, head, len(rest)), rest...), &etcdserverpb.TxnRequest{})
 		wanted := &etcdserverpb.TxnRequest{
 			Compare: []*etcdserverpb.Compare{{
 				Result: etcdserverpb.Compare_GREATER, Target: etcdserverpb.Compare_MOD, Key: key,
 				TargetUnion: &etcdserverpb.Compare_ModRevision{},
 			}},
-			Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestPut{
-				RequestPut: &etcdserverpb.PutRequest{Key: key, Value: value},
-			}}},
+			Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestPut{RequestPut: whole}}},
 		}
 		assert.That(t, proto.Equal(txn, wanted), "%d bytes: txn %v", size, txn)
+		login := decode(t, AppendAuthenticate(nil, string(key), string(value)), &etcdserverpb.AuthenticateRequest{})
+		assert.That(t, login.Name == string(key) && login.Password == string(value), "%d bytes: login %v", size, login)
 		for flags := range 8 {
 			s := store.Request{Key: key, End: value, Limit: int64(size), Serializable: flags&1 > 0, KeysOnly: flags&2 > 0,
 				CountOnly: flags&4 > 0}
 			got := decode(t, AppendRange(nil, &s), &etcdserverpb.RangeRequest{})
-			want := &etcdserverpb.RangeRequest{
-				Key: key, RangeEnd: value, Limit: s.Limit, Serializable: s.Serializable, KeysOnly: s.KeysOnly,
-				CountOnly: s.CountOnly,
-			}
+			want := &etcdserverpb.RangeRequest{Key: key, RangeEnd: value, Limit: s.Limit, Serializable: s.Serializable,
+				KeysOnly: s.KeysOnly, CountOnly: s.CountOnly}
 			assert.That(t, proto.Equal(got, want), "%+v: range %v", s, got)
 		}
 	}
@@ -95,21 +93,31 @@ func TestAnswersInPieces(t *testing.T) {
 	for _, c := range []struct {
 		call    Call
 		message proto.Message
-		want    store.Answer
+		want    store.Answer // without the header
+		members []Member
+		token   string
 	}{
-		{Put, &etcdserverpb.PutResponse{Header: header, PrevKv: kvs[0]}, store.Answer{}},
+		{Put, &etcdserverpb.PutResponse{Header: header, PrevKv: kvs[0]}, store.Answer{}, nil, ""},
 		{Range, &etcdserverpb.RangeResponse{Header: header, Kvs: kvs, More: true, Count: 200},
-			store.Answer{Keys: 3, Count: 200, More: true}},
+			store.Answer{Keys: 3, Count: 200, More: true}, nil, ""},
 		{Range, &etcdserverpb.RangeResponse{Header: header, Kvs: []*mvccpb.KeyValue{{}, {Key: []byte("k")}}, Count: 2},
-			store.Answer{Keys: 2, Count: 2}},
-		{Range, &etcdserverpb.RangeResponse{Header: header}, store.Answer{}},
+			store.Answer{Keys: 2, Count: 2}, nil, ""},
+		{Range, &etcdserverpb.RangeResponse{Header: header}, store.Answer{}, nil, ""},
 		{Txn, &etcdserverpb.TxnResponse{Header: header, Succeeded: true, Responses: []*etcdserverpb.ResponseOp{{}}},
-			store.Answer{Succeeded: true}},
-		{Txn, &etcdserverpb.TxnResponse{Header: header}, store.Answer{}},
+			store.Answer{Succeeded: true}, nil, ""},
+		{Txn, &etcdserverpb.TxnResponse{Header: header}, store.Answer{}, nil, ""},
 		{Status, &etcdserverpb.StatusResponse{Header: header, Version: "3.7.3", Leader: math.MaxUint64,
-			Errors: []string{"e"}}, store.Answer{Leader: math.MaxUint64}},
+			Errors: []string{"e"}}, store.Answer{Leader: math.MaxUint64}, nil, ""},
+		{MemberList, &etcdserverpb.MemberListResponse{Header: header, Members: []*etcdserverpb.Member{
+			{ID: 1 << 63, Name: "a", PeerURLs: []string{"http://p:1"}, ClientURLs: []string{"http://c:1", "https://d:2"}},
+			{ID: 7, Name: "b", IsLearner: true},
+		}}, store.Answer{}, []Member{{1 << 63, "a", []string{"http://c:1", "https://d:2"}}, {7, "b", nil}}, ""},
+		{Authenticate, &etcdserverpb.AuthenticateResponse{Header: header, Token: "abc.5"}, store.Answer{}, nil, "abc.5"},
+		{Authenticate, &etcdserverpb.AuthenticateResponse{Header: header}, store.Answer{}, nil, ""},
 	} {
-		c.want.Member, c.want.Revision, c.want.Term = header.MemberId, header.Revision, header.RaftTerm
+		if c.call != Authenticate {
+			c.want.Member, c.want.Revision, c.want.Term = header.MemberId, header.Revision, header.RaftTerm
+		}
 		encoded := encode(t, c.message)
 		for piece := 1; piece <= len(encoded); piece++ {
 			var seen, want visited
@@ -121,8 +129,8 @@ func TestAnswersInPieces(t *testing.T) {
 					want.Visit(kv.Key, kv.Value, kv.ModRevision)
 				}
 			}
-			assert.Must(t, r.Answer == c.want && slices.Equal(seen, want),
-				"%v in pieces of %d bytes: %+v, keys and values %q", c.message, piece, r.Answer, seen)
+			assert.Must(t, r.Answer == c.want && slices.Equal(seen, want) && reflect.DeepEqual(r.Members, c.members) &&
+				r.Token == c.token, "%v in pieces of %d bytes: %+v, keys and values %q", c.message, piece, r, seen)
 		}
 		for short := 1; short < len(encoded); short++ {
 			var r Reader
@@ -132,6 +140,10 @@ func TestAnswersInPieces(t *testing.T) {
 			assert.That(t, (err != nil) == (broken != nil), "%v cut off after %d bytes: %v", c.message, short, err)
 		}
 	}
+	var r Reader
+	r.Reset(MemberList)
+	problem := r.Feed([]byte{0x12, 0xff, 0xff, 0xff, 0xff, 1})
+	assert.That(t, errors.Is(problem, ErrLength), "an answer that is too long: %v", problem)
 }
 
 // FuzzReader holds that pieces make no difference, and that what protobuf's own reader accepts is accepted
@@ -199,39 +211,4 @@ func TestReadingDoesNotAllocate(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-}
-
-func TestMembersAreRead(t *testing.T) {
-	encoded := encode(t, &etcdserverpb.MemberListResponse{
-		Header: &etcdserverpb.ResponseHeader{MemberId: 5, Revision: 9},
-		Members: []*etcdserverpb.Member{
-			{ID: 1 << 63, Name: "a", PeerURLs: []string{"http://p:1"}, ClientURLs: []string{"http://c:1", "https://d:2"}},
-			{ID: 7, Name: "b", IsLearner: true},
-		},
-	})
-	want := []Member{{ID: 1 << 63, Name: "a", ClientURLs: []string{"http://c:1", "https://d:2"}}, {ID: 7, Name: "b"}}
-	for piece := 1; piece <= len(encoded); piece++ {
-		var r Reader
-		err := read(&r, MemberList, encoded, piece)
-		assert.That(t, err == nil && reflect.DeepEqual(r.Members, want), "in pieces of %d: %+v, %v", piece, r.Members, err)
-		r.Reset(MemberList)
-		cut := r.Feed(encoded[:piece-1])
-		assert.That(t, cut == nil && len(r.Members) != len(want), "the first %d bytes read as all: %v", piece-1, cut)
-	}
-	var r Reader
-	r.Reset(MemberList)
-	problem := r.Feed([]byte{0x12, 0xff, 0xff, 0xff, 0xff, 1})
-	assert.That(t, errors.Is(problem, ErrLength), "an answer that is too long: %v", problem)
-}
-
-func TestTokensAreRead(t *testing.T) {
-	for _, token := range []string{"abc.5", ""} {
-		var r Reader
-		header := &etcdserverpb.ResponseHeader{MemberId: 5}
-		answer := encode(t, &etcdserverpb.AuthenticateResponse{Header: header, Token: token})
-		err := read(&r, Authenticate, answer, 1)
-		assert.That(t, err == nil && r.Token == token, "%q, %v", r.Token, err)
-	}
-	login := decode(t, AppendAuthenticate(nil, "root", "p:w"), &etcdserverpb.AuthenticateRequest{})
-	assert.That(t, login.Name == "root" && login.Password == "p:w", "%v", login)
 }
