@@ -2,7 +2,7 @@ package zookeeper
 
 import (
 	"bytes"
-	"errors"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
@@ -274,12 +274,6 @@ func TestBeats(t *testing.T) {
 	c := newClient(t, New(""))
 	beater := c.conn.(store.Beater)
 	assert.That(t, beater.Interval() == time.Second, "an interval of %v for a timeout of 6 s", beater.Interval())
-	beater.Beat()
-	beater.Beat()
-	sent := c.requests()
-	assert.That(t, types(sent) == "11 11" || types(sent) == "11", "an idle connection sends %q", types(sent))
-	c = newClient(t, New(""))
-	beater = c.conn.(store.Beater)
 	for range 5 {
 		c.start(c.call, &store.Request{Operation: store.Put, Key: []byte("k")})
 		c.feed(c.requests()[0].Written(zxid))
@@ -290,20 +284,9 @@ func TestBeats(t *testing.T) {
 	beater.Beat()
 	all := c.requests()
 	assert.That(t, types(all) == "11" && all[0].Xid == jute.PingXid, "an idle connection sends %q", types(all))
-	c.feed(zookeepertest.Answer(jute.PingXid, zxid, 0, nil))
-	err := c.conn.Feed(zookeepertest.Answer(jute.PingXid, zxid, 0, nil))
-	assert.That(t, err != nil, "an answer to no ping is taken")
-}
-
-func TestTheSessionIsClosed(t *testing.T) {
-	c := newClient(t, New(""))
-	c.conn.Leave(nil)
-	if all := c.requests(); len(all) != 1 || !all[0].Closes() || c.conn.Start(c.call, &store.Request{}, &c.scratch) {
-		t.Errorf("at the end: %q", types(all))
-	}
-	c = newClient(t, New(""))
-	c.conn.Leave(errors.New("it breaks the protocol"))
-	assert.That(t, len(c.conn.Output()) == 0, "a broken connection has something to say")
+	pong := zookeepertest.Answer(jute.PingXid, zxid, 0, nil)
+	first, second := c.conn.Feed(pong), c.conn.Feed(pong)
+	assert.That(t, first == nil && second != nil, "the answer to a ping: %v, to none: %v", first, second)
 }
 
 func TestKeysAreBelowTheChroot(t *testing.T) {
@@ -367,9 +350,13 @@ func TestBrokenAnswers(t *testing.T) {
 
 func TestAnEndOfTheSession(t *testing.T) {
 	c := newClient(t, New(""))
-	other := c.protocol.NewCall(&c.owner)
+	c.conn.Leave(nil)
+	if all := c.requests(); len(all) != 1 || !all[0].Closes() || c.conn.Start(c.call, &store.Request{}, &c.scratch) {
+		t.Errorf("at the end: %q", types(all))
+	}
+	c = newClient(t, New(""))
 	c.start(c.call, &store.Request{Operation: store.Put, Key: []byte("a")})
-	c.start(other, &store.Request{Operation: store.Put, Key: []byte("b")})
+	c.start(c.protocol.NewCall(&c.owner), &store.Request{Operation: store.Put, Key: []byte("b")})
 	c.owner.again = func() {
 		assert.That(t, !c.conn.Start(c.protocol.NewCall(&owner{}), &store.Request{Operation: store.Put, Key: []byte("c")},
 			&c.scratch), "a request is started in a session that has ended")
@@ -377,15 +364,15 @@ func TestAnEndOfTheSession(t *testing.T) {
 	err := c.conn.Feed(zookeepertest.Answer(c.requests()[0].Xid, zxid, zookeepertest.SessionExpired, nil))
 	assert.Must(t, err != nil && strings.Contains(err.Error(), "session expired"), "%v", err)
 	c.conn.Leave(err)
+	assert.That(t, len(c.conn.Output()) == 0, "a broken connection has something to say")
 	c.conn.Lost(err.Error())
 	f := c.owner.failures
 	assert.That(t, len(f) == 2 && f[0].Code == store.Unavailable && !f[0].Unknown && f[1].Unknown, "%+v", f)
 	refused := New("").NewConn("m:1")
 	problem := refused.Feed(zookeepertest.Opened(0))
 	assert.That(t, problem != nil && !refused.Ready(), "a session that is refused: %v", problem)
-	if err := New("").NewConn("m:1").EOF(); err == nil || !strings.Contains(err.Error(), "maxClientCnxns") {
-		t.Errorf("a member that closes the connection at once: %v", err)
-	}
+	err = New("").NewConn("m:1").EOF()
+	assert.That(t, err != nil && strings.Contains(err.Error(), "maxClientCnxns"), "a member that closes at once: %v", err)
 }
 
 func TestStatus(t *testing.T) {
@@ -416,9 +403,45 @@ func TestStatus(t *testing.T) {
 }
 
 func TestRequestsDoNotAllocate(t *testing.T) {
-	for name, r := range steadyRequests() {
+	key, small := []byte("key"), make([]byte, 300)
+	stat := make([]byte, jute.StatSize)
+	path, data, seen := []byte{0, 0, 0, 1, '/'}, append([]byte{0, 0, 0, 0}, stat...), func([]byte, []byte, int64) {}
+	multi := slices.Concat([]byte{0, 0, 0, 13, 0, 255, 255, 255, 255, 0, 0, 0, 5, 0, 255, 255, 255, 255}, stat,
+		[]byte{255, 255, 255, 255, 1, 255, 255, 255, 255})
+	for name, load := range map[string]struct {
+		request store.Request
+		answers [][]byte
+	}{
+		"put":       {store.Request{Operation: store.Put, Key: key, Head: small[:20], Value: small}, [][]byte{stat}},
+		"large put": {store.Request{Operation: store.Put, Key: key, Value: make([]byte, 100_000)}, [][]byte{stat}},
+		"txn":       {store.Request{Operation: store.Transaction, Key: key, Value: small}, [][]byte{multi}},
+		"sync+read": {store.Request{Operation: store.Get, Key: key}, [][]byte{path, data}},
+		"read": {store.Request{Operation: store.Get, Key: key, Serializable: true, Visitor: visit(seen)},
+			[][]byte{data}},
+	} {
 		c := newClient(t, New(""))
-		exchange := c.exchanges(r)
+		c.start(c.call, &store.Request{Operation: store.Put, Key: key}) // from now on the key exists
+		c.feed(c.requests()[0].Written(zxid))
+		c.owner.answers = make([]store.Answer, 0, 1)
+		var frames []byte
+		xid := uint32(1)
+		exchange := func() {
+			c.owner.answers = c.owner.answers[:0]
+			started := c.conn.Start(c.call, &load.request, &c.scratch)
+			for len(c.conn.Output()) > 0 {
+				c.conn.Wrote(len(c.conn.Output()))
+			}
+			frames = frames[:0]
+			for _, body := range load.answers {
+				xid++
+				frames = binary.BigEndian.AppendUint32(append(frames, 0, 0, 0, byte(jute.HeaderSize+len(body))), xid)
+				frames = append(append(frames, make([]byte, jute.HeaderSize-4)...), body...)
+			}
+			err := c.conn.Feed(frames)
+			if !started || err != nil || c.conn.Active() > 0 || len(c.owner.failures) != 0 { // an assertion allocates
+				t.Fatal(name, err, c.owner.failures)
+			}
+		}
 		for range 20 {
 			exchange()
 		}
@@ -426,67 +449,6 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 		assert.That(t, n == 0, "%s: %v allocations", name, n)
 	}
 }
-
-func steadyRequests() map[string]*store.Request {
-	key, small, large := []byte("key"), make([]byte, 300), make([]byte, 100_000)
-	visitor := visit(func([]byte, []byte, int64) {})
-	return map[string]*store.Request{
-		"put": {Operation: store.Put, Key: key, Head: small[:20], Value: small}, "large put": {Operation: store.Put, Key: key,
-			Value: large},
-		"txn": {Operation: store.Transaction, Key: key, Value: small}, "sync+read": {Operation: store.Get, Key: key},
-		"read": {Operation: store.Get, Key: key, Serializable: true, Visitor: visitor},
-	}
-}
-
-// exchanges gives a function that sends a request and answers it.
-func (c *client) exchanges(r *store.Request) func() {
-	discard := &count{}
-	c.owner.answers = make([]store.Answer, 0, 1)
-	var frames []byte
-	return func() {
-		c.owner.answers = c.owner.answers[:0]
-		c.start(c.call, r)
-		for c.conn.Active() > 0 {
-			for len(c.conn.Output()) > 0 {
-				c.conn.Wrote(discard.take(c.conn.Output()))
-			}
-			frames = c.conn.(*conn).reply(frames[:0])
-			if err := c.conn.Feed(frames); err != nil || len(c.owner.failures) != 0 { // an assertion allocates
-				c.t.Fatal(err, c.owner.failures)
-			}
-		}
-	}
-}
-
-type count struct{ n int }
-
-func (c *count) take(b []byte) int { c.n += len(b); return len(b) }
-
-// reply appends good answers to all that the connection waits for.
-func (c *conn) reply(b []byte) []byte {
-	var stat [jute.StatSize]byte
-	for at := c.first; at < c.next; at++ {
-		w := c.waiter(at)
-		body := stat[:]
-		switch {
-		case w.step == stepSync || w.step == stepPut && w.call.operation == jute.Create:
-			body = []byte{0, 0, 0, 1, '/'}
-		case w.step == stepTransaction:
-			body = multiAnswer
-		case w.step == stepGet:
-			body = dataAnswer
-		}
-		b = append(b, 0, 0, 0, byte(jute.HeaderSize+len(body)), byte(w.xid>>24), byte(w.xid>>16), byte(w.xid>>8), byte(w.xid))
-		b = append(append(b, make([]byte, 12)...), body...)
-	}
-	return b
-}
-
-var (
-	dataAnswer  = append([]byte{0, 0, 0, 0}, make([]byte, jute.StatSize)...)
-	multiAnswer = append(append([]byte{0, 0, 0, 13, 0, 255, 255, 255, 255, 0, 0, 0, 5, 0, 255, 255, 255, 255},
-		make([]byte, jute.StatSize)...), 255, 255, 255, 255, 1, 255, 255, 255, 255)
-)
 
 // FuzzConn feeds malformed packets, in two pieces, and cancels calls between them. For every input, each call that is
 // not cancelled has exactly one outcome, and what is read was in the input.

@@ -3,8 +3,10 @@ package zookeepertest
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 )
 
@@ -38,8 +40,6 @@ func (r *Request) write() (key string, value []byte) {
 	return strings.TrimPrefix(read.text(), "/"), read.buffer()
 }
 
-var errRequest = errors.New("a request that does not have the form that it must have")
-
 // ReadPacket reads a packet without its length.
 func ReadPacket(c io.Reader) ([]byte, error) {
 	var length [4]byte
@@ -48,7 +48,7 @@ func ReadPacket(c io.Reader) ([]byte, error) {
 	}
 	n := binary.BigEndian.Uint32(length[:])
 	if n > 1<<20-1 { // jute.maxbuffer
-		return nil, errRequest
+		return nil, errors.New("a packet that is too large")
 	}
 	packet := make([]byte, n)
 	_, err := io.ReadFull(c, packet)
@@ -64,7 +64,7 @@ func ReadRequest(c io.Reader) (*Request, error) {
 	r := &reader{b: packet}
 	request := &Request{Xid: r.int32(), Type: r.int32()}
 	request.body = r.b
-	return request, r.err
+	return request, nil
 }
 
 // Packet gives a packet with its length.
@@ -124,41 +124,23 @@ func RawRequests(serve func(c net.Conn, r *Request) bool) func(net.Conn) {
 }
 
 // reader reads the fields of a request.
-type reader struct {
-	b   []byte
-	err error
-}
+type reader struct{ b []byte }
 
 func (r *reader) take(n int) []byte {
-	if n < 0 || n > len(r.b) {
-		r.b, r.err = nil, errRequest
-		return make([]byte, max(n, 0))
-	}
 	b := r.b[:n]
 	r.b = r.b[n:]
 	return b
 }
 
-func (r *reader) int32() int32 { return int32(binary.BigEndian.Uint32(r.take(4))) }
-func (r *reader) bool() bool   { return r.take(1)[0] != 0 }
+func (r *reader) int32() int32   { return int32(binary.BigEndian.Uint32(r.take(4))) }
+func (r *reader) buffer() []byte { return slices.Clone(r.take(int(r.int32()))) }
+func (r *reader) text() string   { return string(r.take(int(r.int32()))) }
 
-func (r *reader) buffer() []byte {
-	n := int(r.int32())
-	if n < 0 || n > len(r.b) {
-		r.b, r.err = nil, errRequest
-		return nil
+// header reads that of a part of a transaction.
+func (r *reader) header(kind int32) {
+	if got, rest := r.int32(), r.take(5); got != kind || rest[0] != 0 {
+		panic(fmt.Sprintf("a part of type %d", got))
 	}
-	return append([]byte(nil), r.take(n)...)
-}
-
-func (r *reader) text() string { return string(r.buffer()) }
-
-// end tells what is wrong with what was read.
-func (r *reader) end() error {
-	if r.err == nil && len(r.b) > 0 {
-		r.err = errRequest
-	}
-	return r.err
 }
 
 func text(s string) []byte { return append(binary.BigEndian.AppendUint32(nil, uint32(len(s))), s...) }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"testing"
 
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
@@ -32,7 +31,6 @@ type Cluster struct {
 	nodes  map[string]*node
 	zxid   int64
 	leader int
-	errors []error
 }
 
 type node struct {
@@ -65,17 +63,7 @@ func Simulate(w *worldtest.World, n int) *Cluster {
 		m.Endpoint = m.Listener.Endpoint
 		c.Members = append(c.Members, m)
 	}
-	w.AtEnd(func() { c.check(w.T) })
 	return c
-}
-
-// check fails a test in which a request did not have the form that it must have.
-func (c *Cluster) check(t testing.TB) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, err := range c.errors {
-		t.Error(err)
-	}
 }
 
 // Endpoints lists the members' addresses in member order.
@@ -111,9 +99,7 @@ func (m *Member) serve(connection *worldtest.Session) {
 		_, _ = io.WriteString(connection, m.status())
 		return
 	}
-	const opening = 45
-	if _, err := io.CopyN(io.Discard, connection, opening); err != nil || binary.BigEndian.Uint32(first[:]) != opening {
-		m.cluster.wrong(fmt.Errorf("the opening of a session has %d bytes (%v)", binary.BigEndian.Uint32(first[:]), err))
+	if _, err := io.CopyN(io.Discard, connection, int64(binary.BigEndian.Uint32(first[:]))); err != nil {
 		return
 	}
 	m.Pass()
@@ -128,24 +114,16 @@ func (m *Member) serve(connection *worldtest.Session) {
 		}
 		key, value := r.write()
 		carryOut := func() ([]byte, error) {
-			answer, code, err := m.answer(r)
-			if err != nil {
-				m.cluster.wrong(fmt.Errorf("request of type %d: %w", r.Type, err))
-			} else if code != 0 {
-				err = fmt.Errorf("error %d", code)
+			answer, code := m.answer(r)
+			if code != 0 {
+				return answer, fmt.Errorf("error %d", code)
 			}
-			return answer, err
+			return answer, nil
 		}
 		if connection.Exchange(worldtest.Request{Key: key, Value: value, CarryOut: carryOut}) != nil || r.Closes() {
 			return
 		}
 	}
-}
-
-func (c *Cluster) wrong(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.errors = append(c.errors, err)
 }
 
 func (m *Member) status() string {
@@ -163,107 +141,72 @@ func (m *Member) status() string {
 		"Outstanding: 0\nZxid: 0x%x\nMode: %s\nNode count: %d\n", c.zxid, mode, len(c.nodes))
 }
 
-func (m *Member) answer(r *Request) (answer []byte, code int32, err error) {
+func (m *Member) answer(r *Request) (answer []byte, code int32) {
 	c := m.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch r.Type {
 	case ping:
 		m.Pings.Add(1)
-		return Answer(r.Xid, c.zxid, 0, nil), 0, nil
+		return Answer(r.Xid, c.zxid, 0, nil), 0
 	case closeSession:
 		m.Closed.Add(1)
-		return Answer(r.Xid, c.zxid, 0, nil), 0, nil
+		return Answer(r.Xid, c.zxid, 0, nil), 0
 	case syncData:
 		m.Syncs.Add(1)
-		read := &reader{b: r.body}
-		path := read.text()
-		return Answer(r.Xid, c.zxid, 0, text(path)), 0, read.end()
+		return r.Written(c.zxid), 0
 	}
 	m.Requests.Add(1)
-	body, code, err := c.carryOut(r.Type, &reader{b: r.body})
-	if code != 0 {
-		body = nil
-	}
-	return Answer(r.Xid, c.zxid, code, body), code, err
+	body, code := c.carryOut(r.Type, &reader{b: r.body})
+	return Answer(r.Xid, c.zxid, code, body), code
 }
 
-// carryOut does what a request asks for. The caller holds the lock.
-func (c *Cluster) carryOut(kind int32, r *reader) (body []byte, code int32, err error) {
+// carryOut does what a request asks for, and panics where that has not the form that it must have. The caller holds the
+// lock.
+func (c *Cluster) carryOut(kind int32, r *reader) (body []byte, code int32) {
 	if kind == multi {
-		return c.multi(r)
+		r.header(check)
 	}
 	path := r.text()
-	if path == "" || path[0] != '/' {
-		return nil, 0, errRequest
-	}
 	found := c.nodes[path]
-	switch kind {
-	case getData:
-		_ = r.bool()
+	if kind == getData {
 		if found == nil {
-			return nil, NoNode, r.end()
+			return nil, NoNode
 		}
-		return append(text(string(found.data)), stat(found.mzxid, len(found.data))...), 0, r.end()
-	case create:
-		data, acls := r.buffer(), r.int32()
-		perms, scheme, id, flags := r.int32(), r.text(), r.text(), r.int32()
-		if acls != 1 || perms != 31 || scheme != "world" || id != "anyone" || flags != 0 {
-			return nil, 0, errRequest
-		}
-		c.zxid++
-		if found != nil {
-			return nil, NodeExists, r.end()
-		}
-		c.nodes[path] = &node{data, c.zxid}
-		return text(path), 0, r.end()
-	case setData:
-		data, version := r.buffer(), r.int32()
-		if version != -1 {
-			return nil, 0, errRequest
-		}
-		c.zxid++
-		if found == nil {
-			return nil, NoNode, r.end()
-		}
-		found.data, found.mzxid = data, c.zxid
-		return stat(c.zxid, len(data)), 0, r.end()
+		return append(text(string(found.data)), stat(found.mzxid, len(found.data))...), 0
 	}
-	return nil, 0, errRequest
-}
-
-// multi takes a check and a write.
-func (c *Cluster) multi(r *reader) (body []byte, code int32, err error) {
-	header := func(kind int32, done bool) bool {
-		k, d, e := r.int32(), r.bool(), r.int32()
-		return k == kind && d == done && e == -1
-	}
-	if !header(check, false) {
-		return nil, 0, errRequest
-	}
-	path, version := r.text(), r.int32()
-	if version != -1 || !header(setData, false) || r.text() != path {
-		return nil, 0, errRequest
-	}
-	data, version := r.buffer(), r.int32()
-	if version != -1 || !header(-1, true) {
-		return nil, 0, errRequest
+	c.zxid++
+	switch {
+	case kind == create && found == nil:
+		c.nodes[path] = &node{r.buffer(), c.zxid}
+		return text(path), 0
+	case kind == create:
+		return nil, NodeExists
+	case kind == setData && found == nil:
+		return nil, NoNode
+	case kind == setData:
+		found.data, found.mzxid = r.buffer(), c.zxid
+		return stat(c.zxid, len(found.data)), 0
+	case kind != multi:
+		panic(fmt.Sprintf("a request of type %d", kind))
 	}
 	part := func(kind int32, done byte, content []byte) {
 		body = binary.BigEndian.AppendUint32(body, uint32(kind))
 		body = append(body, done, 0xff, 0xff, 0xff, 0xff)
 		body = append(body, content...)
 	}
-	c.zxid++
-	if found := c.nodes[path]; found != nil {
-		found.data, found.mzxid = data, c.zxid
+	r.int32() // the version to check
+	r.header(setData)
+	r.text() // the path again
+	if found != nil {
+		found.data, found.mzxid = r.buffer(), c.zxid
 		part(check, 0, nil)
-		part(setData, 0, stat(c.zxid, len(data)))
+		part(setData, 0, stat(c.zxid, len(found.data)))
 	} else {
 		for _, code := range []int32{NoNode, -2} {
 			part(-1, 0, binary.BigEndian.AppendUint32(nil, uint32(code)))
 		}
 	}
 	part(-1, 1, nil)
-	return body, 0, r.end()
+	return body, 0
 }
