@@ -119,9 +119,10 @@ func TestAnswersInPieces(t *testing.T) {
 			c.want.Member, c.want.Revision, c.want.Term = header.MemberId, header.Revision, header.RaftTerm
 		}
 		encoded := encode(t, c.message)
+		var r Reader
 		for piece := 1; piece <= len(encoded); piece++ {
 			var seen, want visited
-			r := Reader{Visitor: &seen}
+			r.Visitor = &seen
 			err := read(&r, c.call, encoded, piece)
 			assert.Must(t, err == nil, "%v in pieces of %d bytes: %v", c.message, piece, err)
 			if found, ok := c.message.(*etcdserverpb.RangeResponse); ok {
