@@ -355,6 +355,9 @@ func TestAnEndOfTheSession(t *testing.T) {
 		t.Errorf("at the end: %q", types(all))
 	}
 	c = newClient(t, New(""))
+	c.conn.Leave(io.ErrUnexpectedEOF)
+	assert.That(t, len(c.conn.Output()) == 0, "a broken connection has something to say")
+	c = newClient(t, New(""))
 	c.start(c.call, &store.Request{Operation: store.Put, Key: []byte("a")})
 	c.start(c.protocol.NewCall(&c.owner), &store.Request{Operation: store.Put, Key: []byte("b")})
 	c.owner.again = func() {
@@ -364,7 +367,6 @@ func TestAnEndOfTheSession(t *testing.T) {
 	err := c.conn.Feed(zookeepertest.Answer(c.requests()[0].Xid, zxid, zookeepertest.SessionExpired, nil))
 	assert.Must(t, err != nil && strings.Contains(err.Error(), "session expired"), "%v", err)
 	c.conn.Leave(err)
-	assert.That(t, len(c.conn.Output()) == 0, "a broken connection has something to say")
 	c.conn.Lost(err.Error())
 	f := c.owner.failures
 	assert.That(t, len(f) == 2 && f[0].Code == store.Unavailable && !f[0].Unknown && f[1].Unknown, "%+v", f)
