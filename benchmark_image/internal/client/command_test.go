@@ -102,16 +102,6 @@ func TestWhatIsNotSupportedIsRefused(t *testing.T) {
 		status, stderr)
 }
 
-func TestFlagsThatChangeNothingAreAccepted(t *testing.T) {
-	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
-		cluster := etcdtest.Simulate(w, 1, nil)
-		args := "put --total 1 --rate 0 --cert= --user= --compact-interval 0s --compact-index-delta 1000 " +
-			"--check-hashkv=false --endpoints "
-		status, _, stderr := call(t, w, strings.Fields(args+cluster.Members[0].Endpoint)...)
-		assert.That(t, status == ExitOK && stderr == "", "status %d, stderr %q", status, stderr)
-	})
-}
-
 func TestVersionAndHelp(t *testing.T) {
 	status, stdout, _ := call(t, nil, "--version")
 	assert.That(t, status == ExitOK && stdout == "benchmark-client dev\n", "--version: status %d, %q", status, stdout)
@@ -209,25 +199,6 @@ func TestPutWritesTheConfiguredKeys(t *testing.T) {
 	})
 }
 
-func TestSpans(t *testing.T) {
-	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
-		cluster := etcdtest.Simulate(w, 1, nil)
-		endpoint := "--endpoints=" + cluster.Members[0].Endpoint
-		succeed(t, w, "put", endpoint, "--total=62", "--key-size=1", "--prefix=k")
-		for args, found := range map[string]bool{
-			"k0": true, "k": false, "k k1": true, "k --prefix": true, "l --prefix": false,
-			"a --from-key": true, "kz0 --from-key": false,
-			"k0 k1 --limit 1 --keys-only": true, "a b --count-only": false, "k z --count-only": true,
-		} {
-			status, result, stderr := callJSON(t, w, append([]string{"range", endpoint, "--total=2"},
-				strings.Fields(args)...)...)
-			if (result.Empty == 0) != found || result.OK != 2 || strings.Contains(stderr, "held no key") == found {
-				t.Errorf("%q: status %d, %d of %d answers are empty, %s", args, status, result.Empty, result.OK, stderr)
-			}
-		}
-	})
-}
-
 func TestFailuresAreReportedAndChangeTheExitStatus(t *testing.T) {
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)
@@ -243,6 +214,8 @@ func TestFailuresAreReportedAndChangeTheExitStatus(t *testing.T) {
 				"not every member could be reached"},
 			{"put --run-timeout 200ms --dial-timeout 1s --endpoints " + hangs.Endpoint,
 				"the run timeout of 200ms was reached"},
+			{"put --total 3 --key-size 3 --key-space-size 40 --val-size 64 --history --history-file=/nowhere/history " +
+				endpointsOf(cluster), "keep a history: open /nowhere/history"},
 		} {
 			status, result, stderr := callJSON(t, w, strings.Fields(c.args)...)
 			if status != ExitFailed || !strings.Contains(stderr, c.problem) || !strings.Contains(result.Problem(), c.problem) {
@@ -252,51 +225,49 @@ func TestFailuresAreReportedAndChangeTheExitStatus(t *testing.T) {
 	})
 }
 
+// TestCancelReportsWhatThereIs, also of a load of which it would take half an hour to compute all intended starts.
 func TestCancelReportsWhatThereIs(t *testing.T) {
-	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
-		cluster := etcdtest.Simulate(w, 1, nil)
-		ctx, cancel := context.WithCancelCause(t.Context())
-		read, write := io.Pipe()
-		go func() {
-			lines := json.NewDecoder(read)
-			for {
+	for args, total := range map[string]int{"--total=10000000": 10_000_000,
+		"--total=80000000000 --rate=1000000 --arrival=poisson --clients=4 --key-space-size=100": 80_000_000_000} {
+		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			read, write := io.Pipe()
+			go func() {
+				lines := json.NewDecoder(read)
 				var p report.Progress
-				if err := lines.Decode(&p); err != nil {
-					break
+				for lines.Decode(&p) == nil && p.Done == 0 {
 				}
-				assert.That(t, p.Total == 10_000_000 && p.Done <= p.Total && p.Errors == 0, "progress %+v", p)
-				if p.Done > 0 {
-					cancel(ErrCancelled)
-					break
-				}
-			}
-			_, fault := io.Copy(io.Discard, read)
-			assert.That(t, fault == nil, "%v", fault)
-		}()
-		var stdout strings.Builder
-		status := mainIn(ctx, w, "dev", secure.Files, []string{"put", "--total=10000000", "--progress=json", "--output=json",
-			"--endpoints=" + cluster.Members[0].Endpoint}, &stdout, write)
-		problem := write.Close()
-		assert.That(t, problem == nil, "%v", problem)
-		var result report.Result
-		assert.OK(t, json.Unmarshal([]byte(stdout.String()), &result))
-		assert.That(t, status == ExitFailed && result.OK != 0 && result.Failed == 0 &&
-			strings.HasPrefix(result.Problem(), "cancelled") && result.SlowestS != nil, "status %d, %s", status,
-			stdout.String())
-	})
+				assert.That(t, p.Total == total && p.Done > 0 && p.Done <= p.Total && p.Errors == 0, "progress %+v", p)
+				cancel(ErrCancelled)
+				_, fault := io.Copy(io.Discard, read)
+				assert.That(t, fault == nil, "%v", fault)
+			}()
+			var stdout strings.Builder
+			status := mainIn(ctx, w, "dev", secure.Files, append(strings.Fields(args), "put", "--progress=json",
+				"--output=json", endpointsOf(etcdtest.Simulate(w, 1, nil))), &stdout, write)
+			var result report.Result
+			assert.OK(t, write.Close(), json.Unmarshal([]byte(stdout.String()), &result))
+			assert.That(t, status == ExitFailed && result.OK != 0 && result.Failed == 0 &&
+				(total == 10_000_000 || *result.RateAchieved > 0) && strings.HasPrefix(result.Problem(), "cancelled") &&
+				result.SlowestS != nil, "%s: status %d, %s", args, status, stdout.String())
+		})
+	}
 }
 
 type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
+// TestAReportThatCannotBePrintedIsAFailure, of a load with flags that change nothing.
 func TestAReportThatCannotBePrintedIsAFailure(t *testing.T) {
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
-		cluster := etcdtest.Simulate(w, 1, nil)
-		var stderr strings.Builder
-		status := mainIn(t.Context(), w, "dev", secure.Files,
-			[]string{"put", "--total=1", "--endpoints=" + cluster.Members[0].Endpoint}, brokenPipe{}, &stderr)
-		assert.That(t, status == ExitFailed && strings.Contains(stderr.String(), "print the report: broken pipe"),
-			"status %d, stderr %q", status, stderr.String())
+		args := strings.Fields("put --total 1 --rate 0 --cert= --user= --compact-interval 0s --compact-index-delta 1000 " +
+			"--check-hashkv=false " + endpointsOf(etcdtest.Simulate(w, 1, nil)))
+		status, _, stderr := call(t, w, args...)
+		assert.That(t, status == ExitOK && stderr == "", "status %d, stderr %q", status, stderr)
+		var broken strings.Builder
+		status = mainIn(t.Context(), w, "dev", secure.Files, args, brokenPipe{}, &broken)
+		assert.That(t, status == ExitFailed && strings.Contains(broken.String(), "print the report: broken pipe"),
+			"status %d, stderr %q", status, broken.String())
 	})
 }

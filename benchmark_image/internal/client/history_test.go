@@ -1,6 +1,8 @@
 package client
 
 import (
+	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,38 +46,34 @@ func keep(t *testing.T, w *worldtest.World, cluster *etcdtest.Cluster, args ...s
 }
 
 // judge judges a history beside the store's own, if there is one.
-func judge(t *testing.T, path string, events []etcdtest.Event) *verify.Result {
+func judge(t *testing.T, path string, events []history.Event) *verify.Result {
 	t.Helper()
 	file, err := os.Open(path)
 	assert.OK(t, err)
 	defer file.Close()
 	var log *history.Log
 	if events != nil {
-		log = &history.Log{Whole: true}
-		for _, e := range events {
-			log.Events = append(log.Events, history.Event{Revision: e.Revision, Key: e.Key, Value: string(e.Value)})
-		}
+		log = &history.Log{Whole: true, Events: events}
 	}
 	result, err := verify.Judge(file, log, verify.Limits{Time: time.Minute})
 	assert.OK(t, err)
 	return result
 }
 
-// once is true for one write of 2,000, counted from 1.
-func once(number int) bool { return number%2000 == 1000 }
+// each is true for one write or read of so many, counted from 1.
+func each(n int) func(number int) bool { return func(number int) bool { return number%n == n/2 } }
 
-// often is true for one read of 200: one that is stale breaks no promise while the last write of its key is under way.
-func often(number int) bool { return number%200 == 100 }
-
+// TestAStoreThatKeepsItsPromisesIsFoundTo, over loads of which each leaves its versions to the next.
 func TestAStoreThatKeepsItsPromisesIsFoundTo(t *testing.T) {
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := startLoaded(t, w)
+		dataset := cluster.Value("000")
 		for _, args := range [][]string{
 			{"mixed", "--verify", "--total=3000", "--warmup=500"},
-			{"mixed", "--verify", "--total=2000", "--key-order=zipfian", "--ratio=0.1", "--consistency=s"},
-			{"put", "--total=2000"},
 			{"txn", "--total=2000", "--prefix="},
+			{"mixed", "--verify", "--total=2000", "--key-order=zipfian", "--ratio=0.1", "--consistency=s"},
 			{"range", "--verify", "--total=2000"},
+			{"put", "--total=2000"},
 		} {
 			result, path := keep(t, w, cluster, args...)
 			judged := judge(t, path, cluster.Events())
@@ -83,11 +81,19 @@ func TestAStoreThatKeepsItsPromisesIsFoundTo(t *testing.T) {
 				judged.Judged == judged.Operations, "%q: %d failed, %v; %+v", args, result.Failed, result.Errors, judged)
 			got, want := judged.Operations, result.Requests
 			assert.That(t, got == want || got == want+500, "%q: the history has %d of %d operations", args, got, want)
+			assert.That(t, !bytes.Equal(cluster.Value("000"), dataset), "%q: no version was written", args)
 		}
+		changed := bytes.Clone(dataset)
+		changed[5]++
+		cluster.Set("000", changed)
+		_, result, _ := callJSON(t, w, slices.Concat(mixedArgs, []string{"range", "--verify", "--total=40",
+			endpointsOf(cluster)})...)
+		assert.That(t, result.Failed == 1, "of 40 reads of a key that was changed %d failed", result.Failed)
 	})
 }
 
-// TestBrokenPromisesAreFound has stores that break one promise in 2,000, or more.
+// TestBrokenPromisesAreFound has stores that break one promise in 2,000, or more. A stale read breaks none while the
+// last write of its key is under way.
 func TestBrokenPromisesAreFound(t *testing.T) {
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		for name, c := range map[string]struct {
@@ -96,91 +102,62 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			online  string // how requests fail that find it out; empty: none need to
 			without bool   // it is found without the store's own history
 		}{
-			"a lost write":                  {etcdtest.Broken{Lose: once}, "lost a write that it had acknowledged", "", false},
-			"stale reads that tell":         {etcdtest.Broken{Stale: often}, "", "a linearizable read", true},
-			"stale reads that do not tell":  {etcdtest.Broken{Stale: often, Revisions: true}, "", "an older version", true},
-			"a failed write, applied twice": {etcdtest.Broken{Twice: once}, "", "", false},
-			"many lost writes": {etcdtest.Broken{Lose: func(n int) bool { return n%50 == 0 }}, "",
-				"an older version", true},
-			"many failed ones, all of which": {etcdtest.Broken{Twice: func(n int) bool { return n%50 == 0 }}, "", "", true},
+			"a lost write":        {etcdtest.Broken{Lose: each(2000)}, "lost a write", "", false},
+			"many lost writes":    {etcdtest.Broken{Lose: each(50)}, "", "an older version", true},
+			"stale reads":         {etcdtest.Broken{Stale: each(200)}, "", "a linearizable read", true},
+			"stale reads, untold": {etcdtest.Broken{Stale: each(200), Revisions: true}, "", "an older version", true},
+			"refused writes":      {etcdtest.Broken{Refuse: each(50)}, "", "", true},
 		} {
 			cluster := startLoaded(t, w)
 			cluster.Broken = c.broken
 			result, path := keep(t, w, cluster, "mixed", "--verify", "--total=4200", "--ratio=0.5")
 			judged := judge(t, path, cluster.Events())
-			assert.That(t, judged.Verdict == verify.Violated && strings.Contains(judged.Reason, c.reason) &&
-				judged.Judged >= 1000, "%s: %+v", name, judged)
 			v := judged.Violation
-			assert.That(t, v != nil && len(v.Operations) <= 6, "%s: the violation is %+v", name, v)
-			if c.without {
-				alone := judge(t, path, nil)
-				assert.That(t, alone.Verdict == verify.Violated, "%s, without the store's history: %+v", name, alone)
-			}
-			found := c.online == ""
-			for text := range result.Errors {
-				found = found || strings.Contains(text, c.online)
-			}
-			assert.That(t, found, "%s: no request found %q: %v", name, c.online, result.Errors)
+			assert.That(t, judged.Verdict == verify.Violated && strings.Contains(judged.Reason, c.reason) &&
+				judged.Judged >= 1000 && v != nil && len(v.Operations) <= 6, "%s: %+v: %+v", name, judged, v)
+			alone := judge(t, path, nil)
+			assert.That(t, !c.without || alone.Verdict == verify.Violated, "%s, without the store's history: %+v", name, alone)
+			found := func(text string) bool { return strings.Contains(text, c.online) }
+			assert.That(t, c.online == "" || slices.ContainsFunc(slices.Collect(maps.Keys(result.Errors)), found),
+				"%s: no request found %q: %v", name, c.online, result.Errors)
 		}
 	})
 }
 
 // TestWrongAnswersFailALoad has stores of which the data set is there, and which then break their promises.
 func TestWrongAnswersFailALoad(t *testing.T) {
-	every := func(int) bool { return true }
+	fromTheFuture := func(a *etcdserverpb.RangeResponse) {
+		for _, kv := range a.Kvs {
+			copy(kv.Value[9:15], "00zzzz")
+		}
+	}
 	for name, c := range map[string]struct {
 		broken  etcdtest.Broken
-		spoil   func(*etcdserverpb.RangeResponse)
+		spoil   *func(*etcdserverpb.RangeResponse)
 		args    string
 		least   int
 		message string // of all failures; empty: any
 	}{
-		"drops writes":            {broken: etcdtest.Broken{Lose: every}, args: "--verify --require-found", least: 30},
-		"drops writes, is frozen": {broken: etcdtest.Broken{Lose: every, Frozen: true}, args: "--verify", least: 30},
+		"drops writes":            {etcdtest.Broken{Lose: each(1)}, nil, "--verify --require-found", 30, ""},
+		"drops writes, is frozen": {etcdtest.Broken{Lose: each(1), Frozen: true}, nil, "--verify", 30, ""},
 		// Also loads that verify nothing else find it.
-		"a revision of the past": {broken: etcdtest.Broken{Stale: func(n int) bool { return n%50 == 0 }}, least: 1,
-			message: "a linearizable read was answered at a revision below one reported before it began"},
-		"a write of the run that is yet to come": {spoil: func(a *etcdserverpb.RangeResponse) {
-			for _, kv := range a.Kvs {
-				copy(kv.Value[9:15], "00zzzz")
-			}
-		}, args: "--verify", least: 30},
+		"a revision of the past": {etcdtest.Broken{Stale: each(50)}, nil, "", 1,
+			"a linearizable read was answered at a revision below one reported before it began"},
+		"a write of the run that is yet to come": {etcdtest.Broken{}, &fromTheFuture, "--verify", 30, ""},
 	} {
 		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			cluster := startLoaded(t, w)
-			if cluster.Broken = c.broken; c.spoil != nil {
-				for _, m := range cluster.Members {
-					m.Spoil.Store(&c.spoil)
-				}
+			cluster.Broken = c.broken
+			for _, m := range cluster.Members {
+				m.Spoil.Store(c.spoil)
 			}
-			args := append(append(strings.Fields(c.args), mixedArgs...), "mixed", "--total=400", endpointsOf(cluster))
-			status, result, _ := callJSON(t, w, args...)
-			assert.That(t, status == ExitFailed && result.Codes["Check"] >= c.least &&
-				result.Codes["Check"] == result.Failed && (c.message == "" || result.Errors[c.message] == result.Failed),
-				"%s: status %d, codes %v, errors %v", name, status, result.Codes, result.Errors)
+			status, r, _ := callJSON(t, w, slices.Concat(strings.Fields(c.args), mixedArgs, []string{"mixed", "--total=400",
+				endpointsOf(cluster)})...)
+			assert.That(t, status == ExitFailed && r.Codes["Check"] >= c.least && r.Codes["Check"] == r.Failed &&
+				(c.message == "" || r.Errors[c.message] == r.Failed), "%s: status %d, codes %v, errors %v", name, status, r.Codes,
+				r.Errors)
 		})
 	}
-}
-
-// TestMixedLoadsCanBeReadAfterwards has loads of several runs leave their versions.
-func TestMixedLoadsCanBeReadAfterwards(t *testing.T) {
-	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
-		cluster := startLoaded(t, w)
-		before := string(cluster.Value("000"))
-		for _, args := range [][]string{{"mixed", "--verify"}, {"txn"}, {"mixed", "--verify", "--ratio=0.2"},
-			{"range", "--verify"}} {
-			succeed(t, w, slices.Concat(args, mixedArgs, []string{"--total=400", endpointsOf(cluster)})...)
-		}
-		got := string(cluster.Value("000"))
-		assert.That(t, got != before, "no version was written")
-		value := []byte(before)
-		value[5]++
-		cluster.Set("000", value)
-		status, result, _ := callJSON(t, w, append([]string{"range", "--verify", "--total=40", endpointsOf(cluster)},
-			mixedArgs...)...)
-		assert.That(t, status == ExitFailed && result.Failed == 1, "of 40 reads of a key that was changed %d failed",
-			result.Failed)
-	})
 }
 
 // TestOutcomesThatAreUnknown has writes that are carried out although they fail with an unknown outcome.
@@ -211,65 +188,37 @@ func TestOutcomesThatAreUnknown(t *testing.T) {
 	})
 }
 
-func TestAHistoryThatCannotBeKeptFailsTheRun(t *testing.T) {
-	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
-		cluster := startLoaded(t, w)
-		args := append([]string{"put", "--total=10", "--history", "--history-file=/nowhere/history", endpointsOf(cluster)},
-			mixedArgs...)
-		status, result, _ := callJSON(t, w, args...)
-		assert.That(t, status == ExitFailed && result.Reason != nil &&
-			strings.Contains(*result.Reason, "/nowhere/history") && result.Done == 0, "status %d, %+v", status, result)
-	})
-}
-
-// spanCalls are reads of the 200 keys that TestSpansAreVerified writes.
-var spanCalls = map[string][]string{
-	"spans":           {"range", "--span-keys=30", "--key-order=uniform"},
-	"limited spans":   {"range", "--span-keys=30", "--key-order=shuffled", "--limit=7"},
-	"spans of one":    {"range", "--span-keys=1"},
-	"only keys":       {"range", "--span-keys=30", "--keys-only"},
-	"only counts":     {"range", "--span-keys=30", "--count-only"},
-	"all keys":        {"range", "--span-keys=1000"},
-	"a prefix":        {"range", "d/00", "--prefix"},
-	"a short prefix":  {"range", "d/", "--prefix", "--limit=150"},
-	"a named span":    {"range", "d/000A", "d/0015"},
-	"a named key":     {"range", "d/000A"},
-	"single keys":     {"range"},
-	"spans and puts":  {"mixed", "--span-keys=30", "--require-found"},
-	"spans, may lack": {"mixed", "--span-keys=30"},
-}
-
-// TestSpansAreVerified checks that right answers are accepted and wrong ones are not, of which package load has more.
+// TestSpansAreVerified has right answers, and wrong ones of which the last key is missing. Package load has more.
 func TestSpansAreVerified(t *testing.T) {
+	const mayLack = "mixed --span-keys=30"
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
-		cluster := etcdtest.Simulate(w, 1, nil)
-		member := cluster.Members[0]
+		member := etcdtest.Simulate(w, 1, nil).Members[0]
 		common := []string{"--total=25", "--clients=3", "--key-size=4", "--key-space-size=200", "--val-size=50", "--seed=5",
 			"--endpoints=" + member.Endpoint}
 		succeed(t, w, append(common, "put", "--total=200", "--prefix=d/")...)
-		read := func(args []string) (failed int, errors map[string]int) {
-			prefix := map[string]string{"range": "--key-prefix=d/", "mixed": "--prefix=d/"}[args[0]]
-			status, result, stderr := callJSON(t, w, slices.Concat(args, common, []string{"--verify", prefix})...)
-			assert.That(t, (status == ExitOK) == (result.Failed == 0) && result.Codes["Check"] == result.Failed &&
-				result.Outcomes.Failed == result.Failed, "%q: status %d, %d failed, outcomes %+v, codes %v, %s", args, status,
-				result.Failed, result.Outcomes, result.Codes, stderr)
-			if made := configured(t, result); !made.Verify || made.Named() != (made.KeyOrder == "") || made.KeySpace != 200 {
-				t.Errorf("%q: configured %s", args, result.Configured)
-			}
-			return result.Failed, result.Errors
-		}
-		for name, args := range spanCalls {
-			failed, errors := read(args)
-			assert.That(t, failed <= 0, "%s: of right answers %d failed: %v", name, failed, errors)
-		}
 		spoil := func(a *etcdserverpb.RangeResponse) {
 			a.Count--
 			a.Kvs = a.Kvs[:max(len(a.Kvs)-1, 0)]
 		}
-		member.Spoil.Store(&spoil) // the last key is missing
-		for name, args := range spanCalls {
-			if failed, errors := read(args); (failed == 0) != (name == "spans, may lack") {
-				t.Errorf("%s: of wrong answers %d failed: %v", name, failed, errors)
+		for _, spoiled := range []*func(*etcdserverpb.RangeResponse){nil, &spoil} {
+			member.Spoil.Store(spoiled)
+			for _, args := range []string{
+				"range --span-keys=30 --key-order=uniform", "range --span-keys=30 --key-order=shuffled --limit=7",
+				"range --span-keys=1", "range --span-keys=30 --keys-only", "range --span-keys=30 --count-only",
+				"range --span-keys=1000", "range d/00 --prefix", "range d/ --prefix --limit=150", "range d/000A d/0015",
+				"range d/000A", "range", "mixed --span-keys=30 --require-found", mayLack,
+			} {
+				prefix := map[bool]string{true: "--prefix=d/", false: "--key-prefix=d/"}[strings.HasPrefix(args, "mixed")]
+				status, r, stderr := callJSON(t, w, slices.Concat(strings.Fields(args), common,
+					[]string{"--verify", prefix})...)
+				right := spoiled == nil || args == mayLack
+				assert.That(t, (status == ExitOK) == right && (r.Failed == 0) == right && r.Codes["Check"] == r.Failed &&
+					r.Outcomes.Failed == r.Failed && strings.Contains(stderr, "answers held no key") == (r.Empty > 0),
+					"%q, spoiled %v: status %d, %d failed, outcomes %+v, codes %v, %s", args, spoiled != nil, status, r.Failed,
+					r.Outcomes, r.Codes, stderr)
+				made := configured(t, r)
+				assert.That(t, made.Verify && made.Named() == (made.KeyOrder == "") && made.KeySpace == 200, "%q: configured %s",
+					args, r.Configured)
 			}
 		}
 	})

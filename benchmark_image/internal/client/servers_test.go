@@ -3,7 +3,6 @@
 package client
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,10 +24,7 @@ import (
 
 	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/hang"
-	"containernet-env/benchmark_image/internal/load"
-	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/secure"
-	"containernet-env/benchmark_image/internal/spec"
 )
 
 // servers are the real ones of a store, in member order. They end with the test, and do not wait for the disk, which no
@@ -42,14 +38,6 @@ type servers struct {
 // flags are the flags of a load of these members.
 func (s *servers) flags() []string {
 	return []string{"--store=" + s.store, "--dial-timeout=30s", "--endpoints=" + strings.Join(s.endpoints, ",")}
-}
-
-// stop stops a member for a while.
-func (s *servers) stop(t *testing.T, member int, d time.Duration) {
-	t.Helper()
-	first := s.processes[member].Signal(syscall.SIGSTOP)
-	<-hang.Midway(d)
-	assert.OK(t, errors.Join(first, s.processes[member].Signal(syscall.SIGCONT)))
 }
 
 // program is the real server that an environment variable names. etcd's is required in CI, where a skipped test would
@@ -204,9 +192,6 @@ func startConsul(t *testing.T, members int, oneAddress bool) *servers {
 // leader waits until all members name one leader, and gives its number.
 func (s *servers) leader(t *testing.T) (leads int) {
 	t.Helper()
-	if s.store != "consul" {
-		return slices.IndexFunc(s.endpoints, func(endpoint string) bool { return zooKeeperMode(endpoint) == "leader" })
-	}
 	hang.Until(t, "a leader", func() bool {
 		leader := ""
 		for _, endpoint := range s.endpoints {
@@ -324,37 +309,4 @@ func TestMain(m *testing.M) {
 		Process("test", secure.Files)
 	}
 	os.Exit(m.Run())
-}
-
-// notDriven is a transport of a load that never begins.
-type notDriven struct{ t *testing.T }
-
-func (d notDriven) Drive(context.Context, int, *load.Run) { d.t.Error("requests were sent") }
-
-// TestAWarmupOfPoissonStartsEndsWithItsContext while its requests are counted, which would take half an hour.
-func TestAWarmupOfPoissonStartsEndsWithItsContext(t *testing.T) {
-	for _, change := range []func(*spec.Spec){
-		func(s *spec.Spec) { s.WarmupDuration = 20 * time.Hour },
-		func(s *spec.Spec) { s.WarmupRequests = 72_000_000_000 },
-	} {
-		s := spec.Default(spec.Put)
-		s.Rate, s.Arrival = spec.MaxRate, spec.Poisson
-		change(&s)
-		ctx, cancel := context.WithCancelCause(t.Context())
-		b := &benchmark{spec: &s, result: &report.Result{}}
-		over := make(chan struct{})
-		go func() {
-			defer close(over)
-			b.run(ctx, notDriven{t})
-		}()
-		<-hang.Midway(50 * time.Millisecond)
-		cancel(ErrCancelled)
-		select {
-		case <-over:
-		case <-hang.Midway(hang.Limit):
-			t.Fatal("it goes on counting")
-		}
-		r := b.result
-		assert.That(t, r.Reason != nil && *r.Reason == ErrCancelled.Error() && r.BeganNs == nil, "the result is %+v", r)
-	}
 }

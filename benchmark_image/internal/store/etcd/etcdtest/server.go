@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"containernet-env/benchmark_image/internal/assert"
+	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
@@ -30,7 +31,7 @@ type Cluster struct {
 	mu       sync.Mutex
 	keys     map[string]*stored
 	revision int64
-	events   []Event
+	events   []history.Event
 	writes   int
 	reads    int
 	leader   uint64
@@ -273,16 +274,9 @@ func (m *Member) Status(_ context.Context, _ *etcdserverpb.StatusRequest) (*etcd
 type Broken struct {
 	Lose      func(write int) bool // it is acknowledged, at a revision of its own, and never carried out
 	Stale     func(read int) bool  // it is answered from before the last write of the key
-	Twice     func(write int) bool // it is refused, but carried out, and once more after the next write of the key
+	Refuse    func(write int) bool // it is refused, but carried out
 	Revisions bool                 // answers to stale reads tell the revision of the present
 	Frozen    bool                 // a lost write has no revision of its own
-}
-
-// Event is a write that the store carried out.
-type Event struct {
-	Revision int64
-	Key      string
-	Value    []byte
 }
 
 // stored is a key with its value, and what it was before.
@@ -290,47 +284,40 @@ type stored struct {
 	value  []byte
 	mod    int64
 	before *stored
-	again  []byte // written once more after the next write
 }
 
 // Events are all writes that were carried out, in order.
-func (c *Cluster) Events() []Event {
+func (c *Cluster) Events() []history.Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]Event(nil), c.events...)
+	return slices.Clone(c.events)
 }
 
 // write carries out a write, or what is made of it. The caller holds the lock.
 func (c *Cluster) write(key string, value []byte) error {
 	c.writes++
-	lose, twice := c.Broken.Lose, c.Broken.Twice
+	lose, refuse := c.Broken.Lose, c.Broken.Refuse
 	if lose != nil && lose(c.writes) {
 		if !c.Broken.Frozen {
 			c.revision++
 		}
 		return nil
 	}
-	retried := c.apply(key, value)
-	if retried != nil {
-		c.apply(key, retried)
-	}
-	if twice != nil && twice(c.writes) {
-		c.keys[key].again = value
+	c.apply(key, value)
+	if refuse != nil && refuse(c.writes) {
 		return status.Error(codes.ResourceExhausted, "etcdserver: too many requests")
 	}
 	return nil
 }
 
-func (c *Cluster) apply(key string, value []byte) (again []byte) {
+func (c *Cluster) apply(key string, value []byte) {
 	c.revision++
 	before := c.keys[key]
 	c.keys[key] = &stored{value: value, mod: c.revision, before: before}
-	c.events = append(c.events, Event{c.revision, key, value})
-	if before == nil {
-		return nil
+	c.events = append(c.events, history.Event{Revision: c.revision, Key: key, Value: string(value)})
+	if before != nil {
+		before.before = nil
 	}
-	again, before.before, before.again = before.again, nil, nil
-	return again
 }
 
 // read gives a key as a read finds it, and the revision that the answer tells; nil if there is none. The caller holds
