@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 from containernet_env.base.errors import UsageError
 from containernet_env.base.units import format_number
 from containernet_env.model.backends import EngineChoice, LinksChoice, ProfileKind, SwitchesChoice
-from containernet_env.model.config import Config, StoreChoice
+from containernet_env.model.config import DILATION_MAX, Config, StoreChoice
 from containernet_env.model.link import SEED_MAX
 from containernet_env.model.scenario import Dataset, Load, Scenario, ScheduledScenario
 from containernet_env.model.search import Search
@@ -53,6 +53,10 @@ def _matches(scenario: Scenario, pattern: str) -> bool:
 
 CPU_PERIOD_US = 100_000
 """The kernel's default CFS period; a quota is cpus * period."""
+CPU_PERIOD_MAX_US = 1_000_000
+"""The kernel's longest one."""
+TCP_RTO_MIN_MS = 200
+"""The shortest retransmission timeout of Linux's TCP (TCP_RTO_MIN)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,16 @@ class PlanOptions:
     first_repetition: Annotated[
         int, Option("The number of the first repetition, by which seeds differ.", 1, commands=())
     ] = 1
+    dilation: Annotated[
+        int | None,
+        Option(
+            "Run the testbed N times slower than real time; figures are in the time that it emulates.",
+            1,
+            DILATION_MAX,
+            metavar="N",
+            commands=("run", "sweep"),
+        ),
+    ] = None
     fresh: Annotated[bool, Option("A new cluster for each repetition; without it all share one.")] = False
     retry_invalid: Annotated[
         int,
@@ -156,6 +170,7 @@ class HostPlan:
     ``image`` is the name of the image (the store's, or ``benchmark``), not its tag. ``command`` follows the image's
     own entry point; ``data`` are the directories that hold a member's data; ``tmpfs`` maps paths to mount
     options; ``environment`` is set inside the container. ``cpuset`` are the cores that it may use; empty: all.
+    ``tcp_rto_min_ms``: TCP's shortest retransmission timeout; ``None`` is the kernel's.
     """
 
     name: str
@@ -174,6 +189,7 @@ class HostPlan:
     cpu_period_us: int
     cpu_quota_us: int | None
     cpuset: tuple[int, ...] = ()
+    tcp_rto_min_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +234,11 @@ class Plan:
     notes: tuple[str, ...]
 
     @property
+    def dilation(self) -> int:
+        """How many times slower than real time it runs: by the options, or else by the topology."""
+        return self.options.dilation or self.config.dilation
+
+    @property
     def waits(self) -> Waits:
         """How long its driver waits."""
         return Waits.of(self.timing.settle_s, self.topology.longest_rtt_ns())
@@ -246,6 +267,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         and {"path": str(plan.scenario_set.path), "sha256": plan.scenario_set.sha256},
         "subnet": str(plan.config.subnet),
         "seed": plan.options.seed,
+        **({"dilation": plan.dilation} if plan.dilation > 1 else {}),
         "clusters": len(plan.cluster_ends),
         "hosts": [_host_dict(host) for host in plan.hosts],
         "switches": [switch.name for switch in plan.switches],
@@ -289,6 +311,8 @@ def _store_dict(plan: Plan) -> dict[str, Any]:
 def _host_dict(host: HostPlan) -> dict[str, Any]:
     values = asdict(host)
     del values["data"]
+    if host.tcp_rto_min_ms is None:
+        del values["tcp_rto_min_ms"]
     address = f"{values.pop('ip')}/{values.pop('prefix_length')}"
     cpus = None if host.cpus is None else float(host.cpus)
     return {**values, "role": host.image, "address": address, "cpus": cpus, "cpuset": [*host.cpuset] or None}
@@ -402,8 +426,10 @@ def cell_hash(plan: Plan, scheduled: ScheduledScenario) -> str:
     It does not depend on repetitions, on seeds that are drawn, nor on how the files are written.
     """
     # Without a core of the link emulator's own, hosts have it too.
-    core = [] if plan.options.links_cpu is None else [plan.options.links_cpu]
-    return _digest([config_hash(plan), scheduled.identity, plan.options.links, *core])
+    more: list[Any] = [] if plan.options.links_cpu is None else [plan.options.links_cpu]
+    if plan.dilation > 1:
+        more.append({"dilation": plan.dilation})
+    return _digest([config_hash(plan), scheduled.identity, plan.options.links, *more])
 
 
 def _digest(value: Any) -> str:

@@ -11,7 +11,9 @@ from statistics import fmean
 from containernet_env.base.errors import UsageError
 from containernet_env.base.units import format_duration, format_ms, format_number
 from containernet_env.config.plan import (
+    CPU_PERIOD_MAX_US,
     CPU_PERIOD_US,
+    TCP_RTO_MIN_MS,
     HostPlan,
     Plan,
     PlannedScenario,
@@ -23,11 +25,24 @@ from containernet_env.config.reader import Finding
 from containernet_env.config.scenarios import ScenarioSet
 from containernet_env.model import backends
 from containernet_env.model.backends import check_choices, frame_memory_note
-from containernet_env.model.config import Config, Node
+from containernet_env.model.config import DILATION_MAX, Config, Node
+from containernet_env.model.dilation import slowed
 from containernet_env.model.disruption import AFFECTED, DRAWN_TARGETS, SHAPING, Disruption
 from containernet_env.model.link import MAX_FRAMES, product_frames
-from containernet_env.model.scenario import ANY_MEMBER, Consistency, Dataset, Keys, Scenario, ScheduledScenario, is_path
-from containernet_env.model.search import Saturation
+from containernet_env.model.scenario import (
+    ANY_MEMBER,
+    LENGTH_MAX_NS,
+    STALL_TIMEOUT_MAX_NS,
+    TIMEOUT_MAX_NS,
+    WARMUP_MAX_NS,
+    Consistency,
+    Dataset,
+    Keys,
+    Scenario,
+    ScheduledScenario,
+    is_path,
+)
+from containernet_env.model.search import RATE_MIN, Saturation
 from containernet_env.model.topology import HostRole, Link, RttExpectation, Topology, frames_of, has_jitter, star
 from containernet_env.stores.http_service import MOST_KEYS
 from containernet_env.stores.kinds import store_of
@@ -311,6 +326,8 @@ def _too_many_keys(config: Config, scenario_set: ScenarioSet) -> Iterator[Findin
 
 
 def _refused(options: PlanOptions) -> Iterator[tuple[str, str]]:
+    if options.dilation not in (None, 1):
+        yield f"dilation={options.dilation}", "it runs in real time"
     for name, usual in (("engine", "builtin"), ("links", "auto"), ("switches", "auto")):
         if (chosen := getattr(options, name)) != usual:
             yield f"{name}={chosen!r}", "there are no hosts and no links of ours"
@@ -335,6 +352,10 @@ def notes_of(
 ) -> Iterator[str]:
     """Sentences about choices that change the measurement, a machine that is too small, limits that cannot bind, and
     settings that conflict."""
+    if (factor := _dilation(config, options)) > 1:
+        yield f"dilation {factor}: everything runs {factor} times slower than real time; figures are in emulated time"
+        if free := [node.name for node in config.nodes if node.cpus is None]:
+            yield f"{', '.join(free)} without a CPU limit: {factor} times as fast as this machine's cores"
     if options.links_cpu is not None:
         others = ", ".join(map(str, options.other_cores))
         yield f"core {options.links_cpu} is kept for the link emulator; members, client and driver use {others}"
@@ -349,10 +370,11 @@ def notes_of(
 
 
 def _host_notes(config: Config, options: PlanOptions, store: Store) -> Iterator[str]:
-    cores = options.machine_cores
+    cores = options.machine_cores * _dilation(config, options)
     loose = [node for node in config.hosts if node.cpus is not None and node.cpus > cores]
     total_cpus = sum((node.cpus for node in config.hosts if node.cpus is not None), Decimal(0))
-    machine = f"this machine has {cores} core{'s' if cores > 1 else ''}"
+    slower = "" if cores == options.machine_cores else " in emulated time"
+    machine = f"this machine has {cores} core{'s' if cores > 1 else ''}{slower}"
     if loose:
         names = ", ".join(node.name for node in loose)
         yield f"{machine}: the cpu limit of {names} is applied but cannot bind"
@@ -426,7 +448,8 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     _check_profile(config, options, store)
     largest = None if is_external else topology.largest_member_rtt()
     timing: Timing = Timing() if is_external else store.timing(config, largest)
-    cores = len(options.other_cores) if options.links_cpu is not None else options.machine_cores
+    factor = _dilation(config, options)
+    cores = factor * (len(options.other_cores) if options.links_cpu is not None else options.machine_cores)
     estimator = Estimator(topology, [node.cpus for node in config.nodes], cores, config.etcd.leader)
     dataset, scheduled = Dataset(), []
     if scenario_set is not None:
@@ -434,10 +457,10 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         dataset = scenario_set.dataset
         chosen = select(scenario_set.scenarios, options.only, options.repeat, options.first_repetition)
         scheduled = [replace(item, identity=scenario_hash(item.scenario, dataset)) for item in chosen]
-    scenarios = tuple(_plan_scenarios(scheduled, dataset, estimator, options.fresh))
-    around_s = estimator.around_s(timing.settle_s) * (options.repeat if options.fresh else 1)
+    scenarios = tuple(_plan_scenarios(scheduled, dataset, estimator, options.fresh, factor))
+    around_s = estimator.around_s(factor * timing.settle_s) * (options.repeat if options.fresh else 1)
     notes = [*notes_of(config, options, topology, timing, largest), *_timeout_notes(scheduled, estimator)]
-    return Plan(
+    plan = Plan(
         run_id=options.run_id,
         config=config,
         scenario_set=scenario_set,
@@ -455,6 +478,70 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         estimated_s=around_s + sum(planned.estimated_s for planned in scenarios),
         notes=(UNSEEN_NOTE,) if is_external else tuple(notes),
     )
+    dilated(plan)
+    return plan
+
+
+def _dilation(config: Config, options: PlanOptions) -> int:
+    """How many times slower than real time it runs. Raises ``UsageError``."""
+    factor = options.dilation or config.dilation
+    if not 1 <= factor <= DILATION_MAX:
+        raise UsageError(f"dilation={factor}; allowed: 1 to {DILATION_MAX}")
+    if factor > 1 and options.engine != "builtin":
+        raise UsageError(f"dilation={factor} with the engine {options.engine}; allowed: the engine builtin")
+    return factor
+
+
+def dilated(plan: Plan) -> Plan:
+    """The plan as it runs, in real time: links, limits of CPU time, timing; its scenarios stay in emulated time.
+
+    Raises ``UsageError`` where something cannot be as slow as that.
+    """
+    factor = plan.dilation
+    if factor == 1 or plan.config.external is not None:
+        return plan
+    try:
+        links = slowed(plan.topology.links, factor)
+        store, timing = plan.store.slowed(plan.timing, factor)
+        for planned in plan.scenarios:
+            _check_slowed(slowed(planned.scheduled.scenario, factor))
+    except ValueError as error:
+        raise UsageError(f"dilation={factor} is too much for {plan.config.path}: {error}") from error
+    topology = Topology(plan.topology.hosts, plan.topology.switches, links)
+    nodes = [
+        replace(node, link=slowed(node.link, factor), cpus=node.cpus and node.cpus / factor)
+        for node in plan.config.hosts
+    ]
+    config = replace(plan.config, nodes=tuple(nodes[:-1]), client=nodes[-1], store=store.choice)
+    return replace(
+        plan,
+        config=config,
+        topology=topology,
+        hosts=tuple(_plan_host(node, config, store, timing, plan.options, factor) for node in config.hosts),
+        links=topology.links,
+        rtt=topology.rtt_pairs(),
+        largest_member_rtt=topology.largest_member_rtt(),
+        store=store,
+        timing=timing,
+    )
+
+
+def _check_slowed(scenario: Scenario) -> None:
+    """Raise ``ValueError`` for a load that the benchmark server would refuse."""
+    lengths = {
+        "duration": (scenario.duration_ns, LENGTH_MAX_NS),
+        "timeout": (scenario.request_timeout_ns, TIMEOUT_MAX_NS),
+        "stallTimeout": (scenario.stall_timeout_ns, STALL_TIMEOUT_MAX_NS),
+        "warmup": (scenario.warmup.length_ns, WARMUP_MAX_NS),
+    }
+    for key, (length_ns, most_ns) in lengths.items():
+        if length_ns is not None and length_ns > most_ns:
+            raise ValueError(
+                f"{key} of {scenario.name} would take {format_duration(length_ns)}, more than "
+                f"{format_duration(most_ns)}"
+            )
+    if scenario.rate is not None and scenario.rate < RATE_MIN:
+        raise ValueError(f"the rate of {scenario.name} would be below {format_number(RATE_MIN)}/s")
 
 
 def _check_links(config: Config, links: Sequence[Link], options: PlanOptions) -> None:
@@ -489,7 +576,10 @@ def _timeout_notes(scheduled: Sequence[ScheduledScenario], estimator: Estimator)
         )
 
 
-def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options: PlanOptions) -> HostPlan:
+def _plan_host(
+    node: Node, config: Config, store: Store, timing: Timing, options: PlanOptions, factor: int = 1
+) -> HostPlan:
+    period_us = min(factor * CPU_PERIOD_US, CPU_PERIOD_MAX_US)
     is_member = node in config.nodes
     role: HostRole = "member" if is_member else "benchmark"
     memory_bytes = node.memory_bytes and node.memory_bytes // _PAGE_BYTES * _PAGE_BYTES
@@ -520,14 +610,15 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
         memory_bytes=memory_bytes,
         memswap_bytes=memory_bytes,
         cpus=node.cpus,
-        cpu_period_us=CPU_PERIOD_US,
-        cpu_quota_us=round(node.cpus * CPU_PERIOD_US) if node.cpus is not None else None,
+        cpu_period_us=period_us,
+        cpu_quota_us=round(node.cpus * period_us) if node.cpus is not None else None,
         cpuset=options.other_cores,
+        tcp_rto_min_ms=None if factor == 1 else factor * TCP_RTO_MIN_MS,
     )
 
 
 def _plan_scenarios(
-    scheduled: Sequence[ScheduledScenario], dataset: Dataset, estimator: Estimator, fresh: bool
+    scheduled: Sequence[ScheduledScenario], dataset: Dataset, estimator: Estimator, fresh: bool, factor: int
 ) -> Iterator[PlannedScenario]:
     present, repetition = False, None
     for item in scheduled:
@@ -538,4 +629,4 @@ def _plan_scenarios(
         estimated_s = estimator.scenario_s(item.scenario)
         if loads:
             estimated_s += estimator.scenario_s(dataset.load)
-        yield PlannedScenario(item, loads, estimated_s)
+        yield PlannedScenario(item, loads, factor * estimated_s)

@@ -16,7 +16,7 @@ from containernet_env.config.links import LINK, RawDirection, RawDirections, Raw
 from containernet_env.config.reader import Document, Finding, json_path, read_document
 from containernet_env.config.stores import DEFAULT_KIND, HTTP, STORE, StoreValue, store_choice
 from containernet_env.model import kinds
-from containernet_env.model.config import Config, EtcdSettings, Node, StoreChoice
+from containernet_env.model.config import DILATION_MAX, Config, EtcdSettings, Node, StoreChoice
 from containernet_env.model.kinds import Chosen, Listed, Location, Section, keyed, refuse, rule, section
 from containernet_env.model.names import nearest
 from containernet_env.model.topology import star
@@ -107,6 +107,9 @@ class RawConfig(Section):
     client: RawClient = keyed(RawClient, "the host that makes the load", default=RawClient())
     store: StoreValue = keyed(STORE, "the store that is measured", default=DEFAULT_KIND)
     scenarios: Path | None = keyed(kinds.PATH, "scenario file", default=None)
+    dilation: int = keyed(
+        kinds.integer(1, DILATION_MAX), "how many times slower than real time the testbed runs", default=1
+    )
 
     @property
     def kind(self) -> type[Store]:
@@ -223,6 +226,7 @@ def config_of(document: Document) -> Config:
         etcd=raw.settings,
         scenarios=raw.scenarios,
         store=store_choice(raw.store),
+        dilation=raw.dilation,
     )
 
 

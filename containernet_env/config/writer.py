@@ -36,6 +36,7 @@ def topology_values(config: Config) -> dict[str, Any]:
         "subnet": str(config.subnet),
         "nodes": [written(RawNamedNode, node) for node in config.nodes],
         "client": written(RawClient, config.client),
+        **({"dilation": config.dilation} if config.dilation > 1 else {}),
         **_store(config.store),
         KINDS[config.store.kind].section: written(EtcdSettings, config.etcd, ("data",)),
     }

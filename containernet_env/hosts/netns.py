@@ -232,16 +232,19 @@ class ThrowawayNamespace:
 _DISCARD_PORT = 9
 
 
-def set_congestion_control(pid: int, interface: str, address: str, subnet: str, algorithm: str) -> None:
+def set_congestion_control(
+    pid: int, interface: str, address: str, subnet: str, algorithm: str, rto_min_ms: int | None = None
+) -> None:
     """Make TCP between `address` (on `interface`, in the namespace of `pid`) and `subnet` use `algorithm`.
 
-    Raises RunError where the kernel does not have the algorithm or does not take the route.
+    `rto_min_ms` is its shortest retransmission timeout; ``None`` leaves the kernel's. Raises RunError where the kernel
+    does not have the algorithm or does not take the route.
     """
     available = read_sysctl(pid, "net.ipv4.tcp_available_congestion_control").split()
     if algorithm not in available:
         raise RunError(f"this kernel has no TCP congestion control {algorithm!r}; it has: {', '.join(available)}")
     route = f"route replace {subnet} dev {interface} proto kernel scope link src {address} congctl {algorithm}"
-    ip_batch(pid, [route])
+    ip_batch(pid, [route if rto_min_ms is None else f"{route} rto_min {rto_min_ms}ms"])
 
 
 def forget_paths(pid: int) -> None:

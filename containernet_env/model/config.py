@@ -123,6 +123,9 @@ class External(Record):
         return PLACES.network_address + 1 + number
 
 
+DILATION_MAX = 100
+"""The largest factor by which a testbed runs slower than real time (``model.dilation``)."""
+
 DataStore = Literal["disk", "tmpfs"]
 
 
@@ -240,10 +243,10 @@ DEFAULT_STORE = StoreChoice()
 class Config:
     """A consistent config: names and addresses are unique, and addresses are inside ``subnet``.
 
-    ``nodes`` are the members in the file's order, 1 to 100. ``scenarios`` is the scenario file the config
-    names, resolved against the config's own directory; it has not been opened. ``sha256`` is of the file's
-    bytes, in hex. ``external``: an external cluster; nodes then represent its members, with placeholder addresses
-    and links.
+    ``nodes`` are the members in the file's order, 1 to 100. ``scenarios`` is the scenario file the config names,
+    resolved against the config's own directory; it has not been opened. ``sha256`` is of the file's bytes, in hex.
+    ``external``: an external cluster; nodes then represent its members, with placeholder addresses and links.
+    ``dilation``: how many times slower than real time it runs.
     """
 
     path: Path
@@ -255,6 +258,7 @@ class Config:
     scenarios: Path | None
     store: StoreChoice = DEFAULT_STORE
     external: External | None = None
+    dilation: int = 1
 
     @property
     def keys_stay(self) -> bool:

@@ -57,6 +57,7 @@ _OTHERS = (
     ("Commit", "commit", "commit {}"),
     ("Kernel", "kernel", "kernel {}"),
     ("Realtime", "", "real-time {}"),
+    ("Dilation", "dilation", "dilation {}", "dilation"),
     ("LinkStamps", "", "stamps {}"),
     ("Requests/sec", "", "", "throughput", "requests/s", "requests_per_s", "rps"),
     ("Floor_50%_s", "", "", "floor"),

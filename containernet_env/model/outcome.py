@@ -91,6 +91,7 @@ class ScenarioOutcome:
     term_at_end: Annotated[int | None, "the term at the end"] = None
     floor_s: Annotated[float | None, "the least possible median latency; docs/floor.md"] = None
     seconds: Annotated[float, "how long it took, the benchmark server's answer included"] = 0.0
+    dilation: Annotated[int, "how many times slower than real time it ran; figures are in emulated time"] = 1
     load: LoadResult | None = None
     network: LinkStatistics | None = None
     machine: Annotated[Usage | None, "what hosts, links and machine used"] = None
@@ -107,6 +108,11 @@ class ScenarioOutcome:
         "scenario",
     ] = None
     advice: Annotated[str | None, "what would make the figures valid; the CSV's Advice"] = None
+
+    @property
+    def wall_s(self) -> float:
+        """How long it took in real time."""
+        return self.seconds * self.dilation
 
     @property
     def requests_per_s(self) -> float | None:

@@ -6,12 +6,13 @@ It sends the streams of ``gate_plan``; ``gate_verdict`` judges the arrivals. doc
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 from containernet_env.base.errors import RunError
+from containernet_env.model.dilation import slowed
 from containernet_env.model.proof import Check, Moment, NetworkProof
 from containernet_env.model.topology import Topology
 from containernet_env.network.gate_plan import EMULATOR_PACE, KERNEL_PACE, GatePlan, plan_gate
@@ -88,8 +89,8 @@ def allowed_for(links: str, tolerance: Tolerance | None) -> Allowed:
 
 def plan_for(topology: Topology, links: str, hosts: Iterable[str] | None = None) -> GatePlan:
     """The plan of a gate over links of a kind between ``hosts`` (default: all)."""
-    emulated = links == "emulator"
-    return plan_gate(topology, hosts, pace=EMULATOR_PACE if emulated else KERNEL_PACE, test_queues=emulated)
+    by_emulator = links == "emulator"
+    return plan_gate(topology, hosts, pace=EMULATOR_PACE if by_emulator else KERNEL_PACE, test_queues=by_emulator)
 
 
 def measure_gate(
@@ -101,33 +102,35 @@ def measure_gate(
     tolerance: Tolerance | None = None,
     hosts: Iterable[str] | None = None,
     broken: Broken = lambda: None,
+    dilation: int = 1,
 ) -> Gate:
     """Measure the network between ``hosts`` (default: all), whose first processes are ``pids``.
 
-    ``links`` is what carries them, for the CSV. Raises ``RunError`` where the prober fails, and as soon as ``broken``
+    ``links`` is what carries them, for the CSV. ``topology`` and the result are in emulated time, which is ``dilation``
+    times slower than real time. Raises ``RunError`` where the prober fails, and as soon as ``broken``
     gives a reason; a network that is wrong is no failure here.
     """
     names = [host.name for host in topology.hosts] if hosts is None else list(hosts)
-    emulated = links == "emulator"
+    by_emulator = links == "emulator"
     if len(names) < 2:
         raise RunError("fewer than two hosts are left, so nothing of the network can be measured")
     plan = plan_for(topology, links, names)
     request = {
         "hosts": [{"name": name, "pid": pids[name], "ip": str(topology.host(name).ip)} for name in plan.hosts],
-        **probe_to_json(plan),
+        **slowed(probe_to_json(plan), dilation),
         # A host's own queueing discipline is not the link's; where the kernel carries the links, it is the link.
-        "bypass_qdisc": emulated,
+        "bypass_qdisc": by_emulator,
     }
-    limit_s = _SPARE_S + (plan.warmup_ns + plan.duration_ns) / 1e9
+    limit_s = _SPARE_S + dilation * (plan.warmup_ns + plan.duration_ns) / 1e9
     answer = probe(request, limit_s, broken)
-    times = times_from_json(answer)
+    times = times_from_json(answer, dilation)
     gone = (
         Check(host.name, "delay", "unproved", "-", why="the host has ended")
         for host in topology.hosts
         if host.name not in names
     )
     proof = NetworkProof(moment, (*verdicts(plan, times, allowed_for(links, tolerance)), *gone))
-    return Gate(proof, plan, times, topology, _spoiled(answer, plan, emulated))
+    return Gate(proof, plan, times, topology, _spoiled(answer, dilation * plan.duration_ns, by_emulator))
 
 
 def probe_to_json(plan: GatePlan) -> dict[str, Any]:
@@ -154,15 +157,19 @@ def probe_to_json(plan: GatePlan) -> dict[str, Any]:
     }
 
 
-def times_from_json(answer: Mapping[str, Any]) -> tuple[Times, ...]:
-    """The times of all streams in the prober's answer."""
+def times_from_json(answer: Mapping[str, Any], dilation: int = 1) -> tuple[Times, ...]:
+    """The times of all streams in the prober's answer, in emulated time."""
+
+    def times(held: Sequence[int] | None) -> Sequence[int]:
+        return [at_ns if at_ns < 0 else round(at_ns / dilation) for at_ns in held or ()]  # -1: lost
+
     return tuple(
-        Times(entry["sent"], entry["received"], entry.get("sent_ns") or (), entry.get("delay_ns") or ())
+        Times(entry["sent"], entry["received"], times(entry.get("sent_ns")), times(entry.get("delay_ns")))
         for entry in answer["streams"]
     )
 
 
-def _spoiled(answer: Mapping[str, Any], plan: GatePlan, emulated: bool) -> str | None:
+def _spoiled(answer: Mapping[str, Any], duration_ns: int, emulated: bool) -> str | None:
     """Why the times are unusable: frames that never left or that the prober itself lost, or a clock that was set.
 
     Where the kernel carries the links, a frame that it did not send was dropped by a link's own queue. A warm-up of
@@ -175,6 +182,6 @@ def _spoiled(answer: Mapping[str, Any], plan: GatePlan, emulated: bool) -> str |
         if host["ring_lost"]:
             return f"{host['ring_lost']} frames were lost at {host['name']}, since the prober had no room for them"
     step_ns = abs(answer["clock_step_ns"])
-    if step_ns > _CLOCK_STEP_NS + _SLEW_RATIO * plan.duration_ns:
+    if step_ns > _CLOCK_STEP_NS + _SLEW_RATIO * duration_ns:
         return f"the machine's clock was set by {step_ns / 1e6:.3f} ms"
     return None

@@ -18,8 +18,8 @@ from pydantic import Field
 from containernet_env.base import assets
 from containernet_env.base.errors import ContainernetEnvError
 from containernet_env.config.plan import Plan, config_hash
-from containernet_env.config.planning import Estimator
-from containernet_env.model.config import DataStore
+from containernet_env.config.planning import Estimator, dilated
+from containernet_env.model.config import DILATION_MAX, DataStore
 from containernet_env.model.findings import FULL_SHARE, RULES, SATURATED_CORES, Capacity, Finding, Kind
 from containernet_env.model.link import LinkSpec
 from containernet_env.model.outcome import ScenarioOutcome
@@ -372,6 +372,7 @@ class Shortage:
     Up to ``enough`` of them there is no contention. It fits with ``rate_per_s`` or, in a closed loop, with ``clients``
     (0: not even with one); ``cores`` is how many the machine would need for it as it is, ``None`` if more do not help.
     With hosts whose CPU limits add up to ``limits`` cores there is no contention; ``None`` if lower limits do not help.
+    It fits where it runs ``dilation`` times slower than real time; ``None`` if that does not help.
     """
 
     scenario: Scenario
@@ -383,6 +384,7 @@ class Shortage:
     clients: int | None
     cores: int | None = None
     limits: int | None = None
+    dilation: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,11 +475,13 @@ def advice(plan: Plan, outcome: ScenarioOutcome, known: MachineCosts) -> str | N
 
 class _Weigher:
     def __init__(self, plan: Plan, samples: Sequence[CostSample], sync_ns: float) -> None:
-        self._plan = plan
+        self._plan, self._dilation = plan, plan.dilation
         self._samples = [sample for sample in samples if sample.store == plan.store.name]
         self._members = [member.name for member in plan.topology.members]
         # Many requests would have to be drawn for the median under jitter, which moves it by less than its own spread.
-        self._floor = Floor(plan.store, _without_jitter(plan.topology), dict.fromkeys(self._members, sync_ns))
+        self._floor = Floor(
+            plan.store, _without_jitter(plan.topology), dict.fromkeys(self._members, sync_ns / plan.dilation)
+        )
         limits = [node.cpus for node in plan.config.nodes]
         self._estimator = Estimator(plan.topology, limits, plan.options.machine_cores, plan.config.etcd.leader)
         self._leader = self._estimator.fastest_leader
@@ -506,14 +510,15 @@ class _Weigher:
         # At low rates each request includes more of the heartbeats: the least is nearer to its own cost. Followers
         # process one request at the same time as their leader.
         least = _cost(lambda name: min(getattr(sample, name) for sample in samples))
-        alone_s = self.floor_s(scenario) + (least.generator_ns + least.links_ns + least.member_ns) / 1e9
+        work_s = (least.generator_ns + least.links_ns + least.member_ns) / 1e9
+        alone_s = self.floor_s(scenario) + work_s / self._dilation
         rates = [scenario.clients / max(alone_s, 1e-9), *reached_per_s(samples, self._config, scenario.clients)]
         rates += [float(limit) for limit in (scenario.rate, scenario.search and scenario.search.high) if limit]
         links_bps = [node.rate_bps for node in self._plan.config.nodes if node.rate_bps is not None]
         if len(links_bps) == len(self._members):
             # A majority does without the slowest.
             rates.append(max(links_bps) / 8 / self._estimator.sent_bytes(scenario))
-        if (cost := cost_at(samples, min(rates))) is None:
+        if (cost := cost_at(samples, min(rates) / self._dilation)) is None:
             return None
         cpus = [node.cpus for node in self._plan.config.nodes if node.cpus is not None]
         if len(cpus) == len(self._members) and cost.member_ns > 0:
@@ -521,26 +526,29 @@ class _Weigher:
         return tuple(self._short(scenario, min(rates), alone_s, cost))
 
     def _short(self, scenario: Scenario, rate: float, alone_s: float, cost: RequestCost) -> Iterator[Shortage]:
-        # The one thread of the generator and that of the link emulator let no more through.
-        carried_rate = min(rate, 1e9 / max(1.0, cost.generator_ns, cost.links_ns))
+        # The one thread of the generator and that of the link emulator let no more through. In real time.
+        real_rate = rate / self._dilation
+        carried_rate = min(real_rate, 1e9 / max(1.0, cost.generator_ns, cost.links_ns))
         request_ns = cost.cluster_ns + cost.client_ns + cost.rest_ns + (cost.links_ns if self._kept is None else 0.0)
         wanted: Mapping[Resource, tuple[float, float, float]] = {
             # The cores that are needed, the cores available before contention, and the cost of a request in that
             # resource.
             "machine": (carried_rate * request_ns / 1e9, self._full * self._cores, request_ns),
-            "links": (rate * cost.links_ns / 1e9, SATURATED_CORES, cost.links_ns),
-            "generator": (rate * cost.generator_ns / 1e9, SATURATED_CORES, cost.generator_ns),
+            "links": (real_rate * cost.links_ns / 1e9, SATURATED_CORES, cost.links_ns),
+            "generator": (real_rate * cost.generator_ns / 1e9, SATURATED_CORES, cost.generator_ns),
         }
         if self._client_cpus is not None:
-            limit = float(self._client_cpus)
+            limit = float(self._client_cpus) / self._dilation
             wanted = {**wanted, "client": (carried_rate * cost.client_ns / 1e9, limit, cost.client_ns)}
         for resource, (cores, enough, each_ns) in wanted.items():
-            if cores <= enough or (resource == "machine" and capacity_of(self._plan).suffices):
+            if cores <= enough or (resource == "machine" and capacity_of(dilated(self._plan)).suffices):
                 continue
-            fits_per_s = enough * 1e9 / each_ns
+            fits_per_s = self._dilation * enough * 1e9 / each_ns
             clients = None if scenario.is_open else int(fits_per_s * alone_s + 1e-6)
             has = {"machine": float(self._cores), "client": enough}.get(resource, 1.0)
-            found = Shortage(scenario, resource, cores, has, enough, fits_per_s, clients)
+            slower = math.ceil(rate * each_ns / 1e9 / enough)
+            dilation = slower if resource != "client" and slower <= DILATION_MAX else None
+            found = Shortage(scenario, resource, cores, has, enough, fits_per_s, clients, dilation=dilation)
             if resource == "machine":
                 needed = -int(-cores // self._full) + (self._kept is not None)
                 found = replace(found, cores=needed, limits=self._plan.options.machine_cores - 1)
@@ -565,6 +573,8 @@ def helps_text(worst: Shortage) -> str:
         ways.append(f"{worst.cores} cores")
     if worst.limits:
         ways.append(f"CPU limits that add up to {worst.limits} core{'s' if worst.limits > 1 else ''}")
+    if worst.dilation is not None:
+        ways.append(f"a dilation of {worst.dilation}")
     if worst.resource == "client":
         ways.append("a higher limit")
     return f"it fits with about {_either(ways)}"

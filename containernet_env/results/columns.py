@@ -276,6 +276,11 @@ Commit              run        facts.commit                 words
     of the program that measured
 RunId               run        facts.run_id                 words
     the run; its directory has that name
+Dilation            configured outcome.dilation             count
+    how many times slower than real time it ran; all other times and rates of the row are in [emulated
+    time](../docs/dilation.md)
+WallTime_s          measured   outcome.wall_s               .3 s
+    how long the scenario took in real time, the benchmark server's answer included
 Timestamp           run        outcome.began                words
     when the scenario began, UTC
 """

@@ -69,15 +69,17 @@ def decode(text: str) -> Histogram:
         content = inflate.decompress(packed[8:], _MOST_BYTES)
         if not inflate.eof:
             raise ValueError("it is cut short, or too large")
-        cookie, length, offset, digits, lowest, _, _ = _HEADER.unpack_from(content)
+        cookie, length, offset, digits, lowest, _, ratio = _HEADER.unpack_from(content)
     except (binascii.Error, struct.error, zlib.error) as error:
         raise ValueError(f"it is no histogram: {error}") from error
     known = cookie & _COOKIE_MASK == _PLAIN & _COOKIE_MASK
     if not known or offset or not 0 <= digits <= 5 or lowest < 1 or length != len(content) - _HEADER.size:
         raise ValueError("it is no histogram of version 2")
-    if not (counts := tuple(_counts(content[_HEADER.size :], digits, lowest))):
+    if not 0 < ratio <= 1:
+        raise ValueError(f"its values are multiplied by {ratio}")
+    if not (counts := _counts(content[_HEADER.size :], digits, lowest)):
         raise ValueError("it is a histogram of no values")
-    return Histogram(counts)
+    return Histogram(tuple((round(value * ratio), count) if ratio < 1 else (value, count) for value, count in counts))
 
 
 def _counts(content: bytes, digits: int, lowest: int) -> list[tuple[int, int]]:

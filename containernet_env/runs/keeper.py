@@ -28,7 +28,9 @@ def advised(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> ScenarioOu
         return outcome
     try:
         known, _ = capacity.read(key)
-        own = sample_of(outcome, len(plan.config.nodes), key.cores, config_hash(plan), plan.store.name)
+        own = None
+        if outcome.dilation == 1:
+            own = sample_of(outcome, len(plan.config.nodes), key.cores, config_hash(plan), plan.store.name)
         requests = [*known.requests, *([] if own is None else [own])]
         return replace(outcome, advice=advice(plan, outcome, known.model_copy(update={"requests": requests})))
     except Exception:  # noqa: BLE001 - the row is worth more
@@ -41,11 +43,11 @@ def keep_costs(
     """Add measured costs to the machine's file; a note if that is not possible. Never raises.
 
     Profiles cost CPU time that other runs do not spend, so scenarios of such a run are left out; so are those with
-    events, during which requests wait and fail.
+    events, during which requests wait and fail, and those that ran slower than real time.
     """
     try:
         members = len(plan.topology.members)
-        usual = [outcome for outcome in outcomes if outcome.disruptions is None]
+        usual = [outcome for outcome in outcomes if outcome.disruptions is None and outcome.dilation == 1]
         measured = [] if plan.options.profile else usual
         which = config_hash(plan), plan.store.name
         samples = [sample_of(outcome, members, facts.cores, *which) for outcome in measured]

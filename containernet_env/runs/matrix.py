@@ -11,6 +11,7 @@ from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.work import stops_kept
 from containernet_env.config.plan import PlannedScenario
+from containernet_env.model.dilation import emulated, emulated_outcome, slowed
 from containernet_env.model.disruption import Disruptions, explains_election, failures_explained
 from containernet_env.model.findings import (
     Finding,
@@ -74,7 +75,9 @@ class Matrix:
         alone: bool = False,
         advised: Callable[[ScenarioOutcome], ScenarioOutcome] = lambda outcome: outcome,
     ) -> None:
-        self._planned, self._dataset, self._options = target.plan.scenarios, target.plan.dataset, target.plan.options
+        plan = target.emulated
+        self._planned, self._dataset, self._options = plan.scenarios, plan.dataset, plan.options
+        self._dilation = plan.dilation
         self._progress, self._stop, self._on_event = target.progress, target.stop, target.on_event
         self._leave = leave
         self._keep_probe = keep_probe
@@ -208,9 +211,11 @@ class Matrix:
         """Measure a scenario from its start on, between two readings of what the target counts."""
         counting = self._link_statistics(reset=True) is not None
         self._members.reset()
-        outcome = self._measure(outcome)
+        scheduled = outcome.scheduled
+        real = replace(scheduled, scenario=slowed(scheduled.scenario, self._dilation))
+        measured = self._measure(replace(outcome, scheduled=real))
         with self._stop.deferred():  # what was measured is not interrupted any more
-            keep(self._observed(outcome, counting, start))
+            keep(self._observed(replace(measured, scheduled=scheduled), counting, start))
 
     def _why_search_over(self, outcome: ScenarioOutcome) -> str | None:
         """Why a search cannot continue after a probe; failed requests are no reason while the cluster answers."""
@@ -257,14 +262,18 @@ class Matrix:
         return self._target.failure
 
     def _observed(self, outcome: ScenarioOutcome, counting: bool, start: _Start) -> ScenarioOutcome:
-        """Add link counters (if counted), silences of members, resource usage, leaders, and the floor of writes."""
-        silences = self._members.longest_s()
+        """Add link counters (if counted), silences of members, resource usage, leaders, and the floor of writes.
+
+        From here on everything is in emulated time.
+        """
+        silences = emulated(self._members.longest_s(), self._dilation, "_s")
         outcome = replace(
             outcome,
             seconds=(clock.monotonic_ns() - outcome.began_ns) / 1e9,
             network=self._link_statistics() if counting else None,
         )
-        outcome = self._observer.finish(outcome)
+        real = self._observer.finish(outcome)
+        outcome = emulated_outcome(real, self._dilation)
         before, living = start
         after = self._led_by(self._target.cluster.leadership())
         floor_s = None
@@ -274,19 +283,18 @@ class Matrix:
         outcome = replace(
             outcome, leader=leader_text(before, after), term_at_end=after.term if after else None, floor_s=floor_s
         )
-        return self._advised(replace(outcome, findings=tuple(self._findings(outcome, silences, before, after))))
-
-    @property
-    def _election_ns(self) -> int:
-        return round(self._target.member_timeout_s * 1e9)
+        return self._advised(replace(outcome, findings=tuple(self._findings(outcome, real, silences, before, after))))
 
     def _findings(
         self,
         outcome: ScenarioOutcome,
+        real: ScenarioOutcome,
         silences: Mapping[str, float],
         before: Leadership | None,
         after: Leadership | None,
     ) -> Iterator[Finding]:
+        """Those of an outcome in emulated time; what is about this machine is judged in ``real`` time."""
+        timeout_s = emulated(self._target.member_timeout_s, self._dilation, "_s")
         living = {name: silence for name, silence in silences.items() if name in self._target.cluster.endpoints}
         usage, load, deaths = outcome.machine, outcome.load, self._target.cluster.deaths()
         members = usage.used.members if usage is not None else {}
@@ -294,7 +302,7 @@ class Matrix:
         latency_s = outcome.floor_s or (load.median_s if load is not None else None)
         done = outcome.disruptions
         killed, stopped = (done.killed, done.stopped) if done is not None else ((), ())
-        is_explained = done is not None and explains_election(done, self._target.cluster.size, self._election_ns)
+        is_explained = done is not None and explains_election(done, self._target.cluster.size, round(timeout_s * 1e9))
         if self._target.unseen is not None:
             yield Finding("unseen", "unknown", self._target.unseen)
         yield from event_findings(done)
@@ -306,9 +314,9 @@ class Matrix:
             yield Finding("counters", "unknown", "the links' counters could not be read")
         if usage is None and load is not None and self._observer.samples:
             yield Finding("usage", "unknown", "what hosts, links and machine used could not be read")
-        yield from machine_findings(usage, load, self._target.capacity)
+        yield from machine_findings(real.machine, real.load, self._target.capacity)
         yield from store_findings(outcome.store)
-        yield from member_findings(living, self._target.member_timeout_s, throttled_s, outcome.seconds, stopped)
+        yield from member_findings(living, timeout_s, throttled_s, outcome.seconds, stopped)
         yield from leader_findings(before, after, deaths, is_explained)
 
     def _measure(self, outcome: ScenarioOutcome) -> ScenarioOutcome:
@@ -326,7 +334,8 @@ class Matrix:
                 answer = self._follower.follow(scenario, endpoints, outcome.scheduled.load_seed, outcome.leader)
                 self._observer.end()
             disruptions = done[0] if done else None
-            if failures_explained(answer.load, disruptions, self._election_ns, scenario.request_timeout_ns):
+            election_ns = round(self._target.member_timeout_s * 1e9)
+            if failures_explained(answer.load, disruptions, election_ns, scenario.request_timeout_ns):
                 answer = replace(answer, error=None)
         failure, error = self._why_failed(answer, dead_before)
         self._follower.report_deaths(self._target.cluster.deaths())
@@ -362,7 +371,7 @@ class Matrix:
             self._target.faults,
             self._target.cluster,
             self._began_ns,
-            lambda carried: self._on_event("event", carried.text, scenario.name),
+            lambda carried: self._on_event("event", emulated(carried, self._dilation).text, scenario.name),
             lambda: self._target.failure or ("the run is to end" if self._stop.received is not None else None),
         )
         whole = False
@@ -420,6 +429,7 @@ class Matrix:
             term_at_start=term,
             error=error,
             reused=self.reused,
+            dilation=self._dilation,
         )
 
     @property
@@ -476,7 +486,8 @@ class Matrix:
         dataset = self._dataset
         with self._progress.stage("data set") as stage:
             longer_ns = round(self._target.cluster.waits.request_s * 1e9)
-            load = replace(dataset.load, request_timeout_ns=dataset.load.request_timeout_ns + longer_ns)
+            load = slowed(dataset.load, self._dilation)
+            load = replace(load, request_timeout_ns=load.request_timeout_ns + longer_ns)
             answer = self._follower.follow(load, dict(self._target.cluster.endpoints), is_shown=False)
             failure, error = self._why_failed(answer)
             if failure is not None or answer.error is not None:

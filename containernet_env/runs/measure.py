@@ -19,6 +19,7 @@ from containernet_env.base.clock import Moment
 from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, resource_errors, text_of
 from containernet_env.base.work import Stop, stops_kept
 from containernet_env.config.plan import Plan
+from containernet_env.config.planning import dilated
 from containernet_env.config.scenarios import ScenarioSet
 from containernet_env.containernet import engines
 from containernet_env.hosts.counters import AllUse
@@ -252,7 +253,7 @@ class _Run:
             return None
         came_from = testbed.plan.run_id
         try:
-            if (change := change_between(testbed.plan, self._plan)) is None:
+            if (change := change_between(testbed.plan, dilated(self._plan))) is None:
                 raise RunError("it differs in more than what can be changed while it stands")
             testbed.turn_to(self._plan, change, self._progress, self._event, self._proof)
         except BaseException as error:

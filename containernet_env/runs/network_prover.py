@@ -92,13 +92,14 @@ class NetworkProver:
                 self._check_emulator()
             self._net.link_statistics(reset=True)
             gate = measure_gate(
-                self._testbed.plan.topology,
+                self._testbed.emulated.topology,
                 {name: self._testbed.hosts[name].pid for name in hosts},
                 links=self._net.links_kind,
                 moment=moment,
                 tolerance=self._tolerance,
                 hosts=hosts,
                 broken=lambda: self._broken(hosts),
+                dilation=self._testbed.emulated.dilation,
             )
             if (reason := self._broken(hosts)) is not None:
                 raise RunError(reason)

@@ -155,7 +155,7 @@ class Searching:
         an even number the lower one), or where none held, of the probes at the lowest rate that was probed. It may be
         summed up more than once.
         """
-        seconds = (clock.monotonic_ns() - row.began_ns) / 1e9
+        seconds = (clock.monotonic_ns() - row.began_ns) / 1e9 / row.dilation
         probes = [probe for probe, _ in self._measured]
         result = result_of(self._search, self._course, probes, self._clients_short())
         if not probes:

@@ -11,6 +11,7 @@ from containernet_env.base import clock
 from containernet_env.base.errors import resource_errors
 from containernet_env.base.work import Stop
 from containernet_env.config.plan import Plan
+from containernet_env.config.planning import dilated
 from containernet_env.containernet.testbed_network import TestbedNetwork
 from containernet_env.hosts.container import SyncTimes
 from containernet_env.hosts.counters import Pids
@@ -41,6 +42,7 @@ class ClientHost(Protocol):
 class Target(ABC):
     """A target that can be measured: ``up``, a matrix, ``down``. The defaults are those of an external cluster.
 
+    ``plan`` is what runs, in real time, ``emulated`` what it is measured as, in emulated time; they differ by dilation.
     ``failure`` is why measuring is no longer possible: the links, the benchmark host or the engine have ended; else
     ``None``. ``led_at_start`` is the leader at bring-up; ``None`` until then, and if no leader is known.
     ``leader_wanted`` is to lead in every scenario; ``None`` leaves that to elections. ``key_prefix`` is that of every
@@ -69,8 +71,8 @@ class Target(ABC):
     def __init__(
         self, plan: Plan, progress: RunProgress, on_event: OnEvent = ignore_event, stop: Stop | None = None
     ) -> None:
-        self.plan = plan
-        self.capacity = capacity_of(plan)
+        self.emulated, self.plan = plan, dilated(plan)
+        self.capacity = capacity_of(self.plan)
         self.load_terms = plan.store.load_terms
         self.sync: dict[str, SyncTimes] = {}
         self.progress = progress

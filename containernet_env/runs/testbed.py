@@ -13,6 +13,7 @@ from containernet_env.base.files import root_of
 from containernet_env.base.programs import last_words
 from containernet_env.base.work import Stage, Stop
 from containernet_env.config.plan import HostPlan, Plan
+from containernet_env.config.planning import dilated
 from containernet_env.containernet import engines
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
 from containernet_env.hosts import engine, netns
@@ -145,7 +146,7 @@ class Testbed(Target):
         self._listening = clock.Lock()
         self._last_proof: Proof | None = None
         self.images = {"member": images.member, "benchmark": images.benchmark}
-        self.network = self.net = engines.create(plan)
+        self.network = self.net = engines.create(self.plan)
         self.hosts_kind: str = self.net.hosts_kind
         self.links_kind: str = self.net.links_kind
         self.hosts: dict[str, TestbedHost] = {}
@@ -163,9 +164,9 @@ class Testbed(Target):
         self.net.on_event(self._on_network_event)
 
     def _follow_plan(self) -> None:
-        plan = self.plan
-        self.leader_wanted, self.capacity = plan.config.etcd.leader, capacity_of(plan)
-        medians_ns = {name: times.median_ns for name, times in self.sync.items()}
+        plan = self.emulated
+        self.leader_wanted, self.capacity = plan.config.etcd.leader, capacity_of(self.plan)
+        medians_ns = {name: times.median_ns / plan.dilation for name, times in self.sync.items()}
         self._floor = Floor(plan.store, plan.topology, medians_ns)
 
     def _listen(self, on_event: OnEvent, on_proof: OnProof) -> None:
@@ -247,7 +248,7 @@ class Testbed(Target):
             self._during = "while the cluster started"
             self._measure_sync()
             self.led_at_start = self._start_cluster()
-            text = f"{self.cluster.size} members, {leader_words(self.led_at_start)}, {self.plan.timing.short}"
+            text = f"{self.cluster.size} members, {leader_words(self.led_at_start)}, {self.emulated.timing.short}"
             self._done(stage, "cluster_up", text)
         self._reach_server()
 
@@ -287,14 +288,14 @@ class Testbed(Target):
         plan; only `down` is possible then.
         """
         self._listen(on_event, on_proof)
-        self.plan, self.progress = plan, progress
+        self.emulated, self.plan, self.progress = plan, dilated(plan), progress
         self._follow_plan()
         self._during = "while it stood between two runs"
         with self.causes_named():
             self._check()
             self._change_hosts(change)
             self._change_network(change)
-            self.cluster.waits = plan.waits
+            self.cluster.waits = self.plan.waits
             self.led_at_start = self.cluster.leadership()
             if self.led_at_start is None:
                 raise RunError("the members that stand have no leader")
@@ -362,7 +363,8 @@ class Testbed(Target):
         for plan in plans:
             host = self.hosts[plan.name]
             interface = host.defaultIntf().name
-            netns.set_congestion_control(host.pid, interface, plan.ip, subnet, plan.tcp_congestion_control)
+            algorithm, rto_min_ms = plan.tcp_congestion_control, plan.tcp_rto_min_ms
+            netns.set_congestion_control(host.pid, interface, plan.ip, subnet, algorithm, rto_min_ms)
         for plan in plans:
             peer = next(other for other in self.plan.hosts if other is not plan)
             held = netns.congestion_control_towards(self.hosts[plan.name].pid, peer.ip)

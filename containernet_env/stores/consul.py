@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 from urllib.parse import quote
 
 from containernet_env.base import assets
@@ -19,6 +19,7 @@ from containernet_env.base.http import Connection, HttpError
 from containernet_env.base.work import persistently
 from containernet_env.model import kinds
 from containernet_env.model.config import Config, Node
+from containernet_env.model.dilation import slowed
 from containernet_env.model.kinds import Kind
 from containernet_env.model.scenario import ALPHABET, Keys, Scenario
 from containernet_env.model.topology import RttExpectation
@@ -433,6 +434,13 @@ class Consul(store.Store):
 
     def timing(self, config: Config, largest: RttExpectation | None) -> Timing:
         return consul_timing(config, largest)
+
+    def slowed(self, timing: Timing, factor: int) -> tuple[Self, Timing]:
+        multiplier = factor * int(timing.values["raft_multiplier"])
+        if multiplier > MULTIPLIER_MAX:
+            raise ValueError(f"Consul takes no raft_multiplier of {multiplier}, but at most {MULTIPLIER_MAX}")
+        slower = slowed(timing, factor)
+        return self, replace(slower, values={**slower.values, "raft_multiplier": multiplier})
 
     def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
         settings: dict[str, object] = {

@@ -16,6 +16,7 @@ from containernet_env.base.assets import GoModule
 from containernet_env.base.programs import UserProgram
 from containernet_env.base.units import format_ms
 from containernet_env.model.config import Config, Node, StoreChoice
+from containernet_env.model.dilation import slowed
 from containernet_env.model.kinds import Kind, checked
 from containernet_env.model.scenario import CONSISTENCY_NAMES, Scenario, is_path
 from containernet_env.model.topology import RttExpectation
@@ -339,6 +340,13 @@ class Store(ABC):
         Raises ``ConfigError``.
         """
         return Timing()
+
+    def slowed(self, timing: Timing, factor: int) -> tuple[Self, Timing]:
+        """The store and its timing where everything runs ``factor`` times slower (``model.dilation``).
+
+        Raises ``ValueError`` where it takes no such timing.
+        """
+        return self, slowed(timing, factor)
 
     @abstractmethod
     def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:

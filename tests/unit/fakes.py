@@ -489,6 +489,7 @@ class Bench:
         retries: int = 0,
         profile: tuple[ProfileKind, ...] = (),
         profile_member: str | None = None,
+        dilation: int = 1,
     ) -> None:
         self.target: Any = FakeTarget()
         self.cluster, self.server, self.net = self.target.cluster, self.target.server, self.target.network
@@ -507,7 +508,8 @@ class Bench:
         self.target.progress, self.target.stop = self.progress, self.stop
         self.target.on_event = lambda kind, text, subject=None: self.events.append((kind, subject))
         options = PlanOptions(2, retry_invalid=retries, profile=profile, profile_member=profile_member)
-        self.target.plan = SimpleNamespace(scenarios=planned, dataset=Dataset(8, 256, 1000), options=options)
+        plan = SimpleNamespace(scenarios=planned, dataset=Dataset(8, 256, 1000), options=options, dilation=dilation)
+        self.target.plan = self.target.emulated = plan
         self.matrix = Matrix(
             self.target,
             lambda outcome: self.leave(outcome),
@@ -596,7 +598,8 @@ class FakeTestbed(FakeTarget):
 
     def __init__(self, plan: Any, images: Any, progress: Any, **others: Any) -> None:
         super().__init__()
-        self.plan, self.turned, self.rests = plan, list[Change](), 0
+        self.plan = self.emulated = plan
+        self.turned, self.rests = list[Change](), 0
         self.progress, self.stop, self.on_event = progress, others["stop"], others["on_event"]
         self.images: dict[str, str] = {}
         self.on_proof = others["on_proof"]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 from containernet_env.base import assets
 from containernet_env.base.errors import ConfigError, Problem
 from containernet_env.base.units import parse_size
 from containernet_env.model import kinds
 from containernet_env.model.config import ELECTION_MAX_MS, ELECTION_PER_HEARTBEAT, HEARTBEAT_MAX_MS, Config, Node
+from containernet_env.model.dilation import slowed
 from containernet_env.model.kinds import Kind
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import RttExpectation
@@ -27,6 +29,8 @@ _CA, _CERTIFICATE, _KEY = (f"{TLS_DIR}/{name}" for name in ("ca.pem", "cert.pem"
 # --- flags ------------------------------------------------------------------------------------------------------------
 
 _HOUR_MS = 3_600_000
+_BATCH_INTERVAL = "100ms"  # etcd's default (server/storage/backend, defaultBatchInterval)
+_ANY_TIME = kinds.milliseconds(1, 10_000 * _HOUR_MS, "100ms")
 _REVISIONS, _TIME = kinds.integer(1, 10**9), kinds.milliseconds(1000, 10_000 * _HOUR_MS, "3600s")
 
 
@@ -229,6 +233,17 @@ class Etcd(store.Store):
 
     def timing(self, config: Config, largest: RttExpectation | None) -> Timing:
         return etcd_timing(config, largest)
+
+    def slowed(self, timing: Timing, factor: int) -> tuple[Self, Timing]:
+        # The longest delays until writes are in its data file, and until its history is compacted.
+        flags = {"backend-batch-interval": _BATCH_INTERVAL, **dict(self.choice.flags)}
+        for name in ("backend-batch-interval", "auto-compaction-retention"):
+            if isinstance(length := flags.get(name), str):
+                flags[name] = f"{factor * _ANY_TIME.parse(length)}ms"
+        slower = slowed(timing, factor)
+        if (election_ms := int(slower.values["election_ms"])) > ELECTION_MAX_MS:
+            raise ValueError(f"etcd takes no election timeout of {election_ms} ms, but at most {ELECTION_MAX_MS}")
+        return type(self)(replace(self.choice, flags=tuple(sorted(flags.items())))), slower
 
     def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
         scheme = "https" if config.etcd.tls else "http"

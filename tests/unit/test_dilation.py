@@ -1,0 +1,218 @@
+"""What runs slower than real time: what is scaled on the way to the testbed, and back into rows."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields, is_dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from containernet_env.base.errors import UsageError
+from containernet_env.config.plan import PlanOptions, cell_hash, config_hash, plan_values
+from containernet_env.config.planning import build_plan, dilated
+from containernet_env.config.scenarios import load_scenarios
+from containernet_env.config.topologies import load_config
+from containernet_env.model.dilation import emulated, slowed
+from containernet_env.model.disruption import Disruption, ExecutedEvent
+from containernet_env.model.link import DirectionSpec, IndependentLoss, Jitter, LinkSpec
+from containernet_env.model.scenario import Scenario, Warmup
+from containernet_env.model.usage import Consumers, Consumption, Durations, MemberActivity, StoreActivity, Usage
+from containernet_env.network.gate import times_from_json
+from containernet_env.results.statistics import decode
+from containernet_env.runs.load import Answer
+from tests.unit.fakes import Bench, result_of, write
+
+ROOT = Path(__file__).parents[2]
+RECORDED, SCHEMA = ROOT / "tests/recorded/sabotaged.json", ROOT / "docs/benchmark-result.schema.json"
+
+
+def plan_of(
+    tmp_path: Path, topology: dict[str, Any], scenarios: list[dict[str, Any]], dilation: int | None = None
+) -> Any:
+    config, loads = tmp_path / "topology.json", tmp_path / "scenarios.json"
+    config.write_text(json.dumps(topology))
+    loads.write_text(json.dumps({"scenarios": scenarios}))
+    return build_plan(load_config(config), load_scenarios(loads), PlanOptions(2, dilation=dilation))
+
+
+NODES = [
+    {"ip": f"10.0.0.{251 + n}", "mem": "500m", "cpus": 1, "bandwidth": 1000, "link_delay": "3ms"} for n in range(3)
+]
+LOAD = {"clients": 1, "conns": 1}
+
+
+def scenario(**load: Any) -> dict[str, Any]:
+    more = {"duration": "1s"} if "rate" in load else {"total": 100}
+    return {"type": "write", "target": "leader", "data": {"keySize": 8, "valSize": 9}, "load": LOAD | more | load}
+
+
+def numbers(value: Any, path: str = "") -> dict[str, Any]:
+    """Every number in an object, by its path."""
+    if is_dataclass(value):
+        value = {item.name: getattr(value, item.name) for item in fields(value)}
+    if isinstance(value, dict | list | tuple):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return {at: one for key, item in items for at, one in numbers(item, f"{path}.{key}").items()}
+    return {path: value} if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else {}
+
+
+def ratios(before: Any, after: Any) -> dict[str, float]:
+    """By path, how many times larger a number became; only of those that changed."""
+    old, new = numbers(before), numbers(after)
+    assert old.keys() == new.keys()
+    return {path.lstrip("."): float(new[path] / old[path]) for path in old if old[path] != new[path]}
+
+
+def test_times_of_a_configuration_are_longer_and_rates_lower() -> None:
+    side = DirectionSpec(
+        3_000_000, 10**9, 500, jitter=Jitter("uniform", 1000, correlation_ns=9000), loss=IndependentLoss(0.1)
+    )
+    assert ratios(LinkSpec(side, side), slowed(LinkSpec(side, side), 4)) == {
+        f"{way}.{name}": ratio
+        for way in ("a_to_b", "b_to_a")
+        for name, ratio in {"delay_ns": 4, "rate_bps": 0.25, "jitter.ns": 4, "jitter.correlation_ns": 4}.items()
+    }
+    events = tuple(
+        Disruption(verb=verb, target="etcd1", at_ns=10**9, for_ns=10**8, value=value)
+        for verb, value in (("delay", 5_000_000), ("rate", 10**6), ("loss", 0.5))
+    )
+    load = Scenario(
+        name="w", type="write", total=100, rate=Decimal(50), clients=2, conns=1, key_size=8, val_size=9, key_space=7,
+        warmup=Warmup(length_ns=10**9), stall_timeout_ns=10**9, seed=3, events=events,
+    )  # fmt: skip
+    times = ("warmup.length_ns", "request_timeout_ns", "stall_timeout_ns", "events.0.value")
+    times += tuple(f"events.{n}.{name}" for n in range(3) for name in ("at_ns", "for_ns"))
+    expected = dict.fromkeys(times, 4.0) | {"rate": 0.25, "events.1.value": 0.25}
+    assert ratios(load, slowed(load, 4)) == expected
+    assert isinstance(slowed(events[1], 3).value, int)
+
+
+def test_what_was_measured_is_in_emulated_time_and_work_stays_work() -> None:
+    used = Consumption(**{item.name: 4000 for item in fields(Consumption)})
+    usage = Usage(4000, Consumers({"etcd1": used}))
+    scaled = ("throttled_ns", "run_delay_ns", "steal_ns", "cpu_pressure_ns", "memory_pressure_ns", "io_pressure_ns")
+    assert ratios(usage, emulated(usage, 4)) == {
+        "window_ns": 0.25, **{f"used.members.etcd1.{name}": 0.25 for name in scaled}
+    }  # fmt: skip
+    store = StoreActivity({"m": MemberActivity(log_syncs=Durations(3, 0.5, 1.0, ((1.0, 2), (None, 1))), data_bytes=8)})
+    syncs = "members.m.log_syncs"
+    times = (f"{syncs}.mean_s", f"{syncs}.p99_at_most_s", f"{syncs}.buckets.0.0")
+    assert ratios(store, emulated(store, 2)) == dict.fromkeys(times, 0.5)
+    carried = ExecutedEvent(1, 1, "event", "delay", "m", 5_000_000, ("m",), 4, 400, 8, answered_ns=800)
+    assert ratios(carried, emulated(carried, 4)) == dict.fromkeys(("value", "asked_ns", "since_start_ns"), 0.25)
+
+
+def named_numbers(schema: Any) -> set[str]:
+    """The names of all numbers in a JSON Schema."""
+    if isinstance(schema, list):
+        return {name for item in schema for name in named_numbers(item)}
+    if not isinstance(schema, dict):
+        return set()
+    held = schema.get("properties", {})
+    own = {name for name, item in held.items() if re.search('"(number|integer)"', json.dumps(item))}
+    return own.union(*(named_numbers(item) for item in schema.values()))
+
+
+def test_what_of_the_load_generators_answer_is_a_time_or_a_rate(snapshot: Any) -> None:
+    names = sorted(named_numbers(json.loads(SCHEMA.read_text())))
+    by_ratio: dict[float, list[str]] = {}
+    for name in names:
+        by_ratio.setdefault(emulated({name: 4096}, 4)[name] / 4096, []).append(name)
+    assert "\n".join(f"{ratio:g}: {' '.join(held)}" for ratio, held in sorted(by_ratio.items())) == snapshot
+
+
+def test_histograms_and_counters_of_links_are_scaled() -> None:
+    recorded = json.loads(RECORDED.read_text())["nothing"]
+    links = recorded["network"]
+    changed = {path.split(".")[-1] for path in ratios(links, emulated(links, 4))}
+    assert changed == {"max_ns", "p50_ns", "p99_ns"}
+    text = recorded["load"]["response_time"]["histogram"]
+    exact, scaled = decode(text), decode(emulated({"histogram": text}, 4)["histogram"])
+    assert scaled.counts == tuple((round(value / 4), count) for value, count in exact.counts)
+    assert emulated({"errors": {"after 1_s": 3}}, 4) == {"errors": {"after 1_s": 3}}
+    assert emulated({"lateness": {"buckets": [[4000, 7]]}}, 4) == {"lateness": {"buckets": [[1000, 7]]}}
+
+
+def test_frames_of_a_gate_that_were_lost_stay_lost() -> None:
+    stream = {"sent": 2, "received": 1, "sent_ns": [400, 800], "delay_ns": [-1, 4000]}
+    (times,) = times_from_json({"streams": [stream]}, 4)
+    assert (times.sent_ns, times.delay_ns, times.delays_ns) == ([100, 200], [-1, 1000], [1000])
+
+
+def test_a_plan_runs_slower_in_everything_and_stays_the_same_experiment(tmp_path: Path) -> None:
+    topology = {"nodes": NODES, "client": {"cpus": 0.5}, "etcd": {"heartbeat_interval": "50ms"}}
+    (plan, four, ten) = (plan_of(tmp_path, topology, [scenario()], factor) for factor in (None, 4, 20))
+    real = dilated(four)
+    assert dilated(plan) is plan
+    assert (real.timing.values["heartbeat_ms"], real.timing.member_timeout_s) == (200, 4.0)
+    assert {"--heartbeat-interval=200", "--election-timeout=4000", "--backend-batch-interval=400ms"} <= {
+        *real.hosts[0].command
+    }
+    limits = [(host.cpu_quota_us, host.cpu_period_us, host.tcp_rto_min_ms) for host in real.hosts[2:]]
+    assert limits == [(100_000, 400_000, 800), (50_000, 400_000, 800)]
+    # The kernel takes no period above 1 s.
+    assert [(host.cpu_quota_us, host.cpu_period_us) for host in dilated(ten).hosts[2:]] == [
+        (50_000, 10**6),
+        (25_000, 10**6),
+    ]
+    side, planned = real.links[0].spec.a_to_b, plan.links[0].spec.a_to_b
+    assert (side.delay_ns, side.rate_bps) == (12_000_000, 250_000_000)
+    assert side.default_queue_frames == planned.default_queue_frames, "as long in emulated time"
+    assert real.largest_member_rtt and plan.largest_member_rtt
+    assert real.largest_member_rtt.expected_ns == 4 * plan.largest_member_rtt.expected_ns
+    assert real.scenarios == four.scenarios, "slowed when they run"
+    # Rows with another factor are of the same configuration, and cells of a sweep are others.
+    assert config_hash(plan) == config_hash(four)
+    scheduled = plan.scenarios[0].scheduled
+    assert len({cell_hash(one, scheduled) for one in (plan, four, ten)}) == 3
+    assert "dilation" not in plan_values(plan) and plan_values(four)["dilation"] == 4
+    assert four.estimated_s > 2 * plan.estimated_s
+    assert any("dilation 4" in note for note in four.notes)
+
+
+def test_the_factor_of_the_topology_counts_where_no_option_names_one(tmp_path: Path) -> None:
+    topology = {"nodes": NODES, "dilation": 3}
+    assert [plan_of(tmp_path, topology, [scenario()], factor).dilation for factor in (None, 5, 1)] == [3, 5, 1]
+
+
+@pytest.mark.parametrize(
+    ("topology", "load", "factor", "why"),
+    [
+        ({}, {}, 101, "dilation=101; allowed: 1 to 100"),
+        ({}, {}, 60, "etcd takes no election timeout of 60000 ms, but at most 50000"),
+        ({"store": "consul"}, {}, 11, "Consul takes no raft_multiplier of 11, but at most 10"),
+        ({}, {"timeout": "2000s"}, 2, "timeout of .* would take 4000s, more than"),
+        ({}, {"rate": 0.1, "duration": "20s"}, 2, "the rate of .* would be below 0.1/s"),
+        ({"client": {"bandwidth": 0.01}}, {}, 11, "rate_bps must be 1000 to"),
+    ],
+)
+def test_what_cannot_be_as_slow_is_refused(tmp_path: Path, topology: Any, load: Any, factor: int, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        plan_of(tmp_path, {"nodes": NODES, **topology}, [scenario(**load)], factor)
+
+
+@pytest.mark.simulated()
+def test_a_load_runs_slower_and_its_row_is_in_emulated_time() -> None:
+    load = replace(write("w"), rate=Decimal(500), warmup=Warmup(length_ns=10**9))
+    bench = Bench(load, dilation=4)
+    bench.server.answer(Answer(result_of(1000), None))
+    assert bench.run() == ["-"]
+    _, body = bench.server.asked[0]
+    assert (body["rate"], body["warmupDuration"], body["requestTimeout"]) == (125.0, 4.0, 80.0)
+    (row,) = bench.rows()
+    plain = Bench(load)
+    plain.server.answer(Answer(result_of(1000), None))
+    plain.run()
+    (undilated,) = plain.rows()
+    assert (row["Dilation"], undilated["Dilation"]) == ("4", "1")
+    for name in ("Total", "50%", "Slowest", "Average"):
+        assert float(row[name]) == pytest.approx(float(undilated[name]) / 4, rel=1e-3), name
+    assert float(row["Requests/sec"]) == pytest.approx(4 * float(undilated["Requests/sec"]))
+    assert row["OfferedRate_per_s"] == undilated["OfferedRate_per_s"] == "500.0000"
+    assert bench.outcomes[0].network and bench.outcomes[0].network.lateness_p99_ns == 5_000
+    whole = [one.outcomes[0].load for one in (bench, plain)]
+    assert whole[0] and whole[1] and 4 * whole[0].values["total_s"] == whole[1].values["total_s"]
