@@ -130,6 +130,7 @@ _CORRELATED = {"distribution": "uniform", "value": "100us", "correlation": "2ms"
 _FROM_SWITCH = {"delay": "1ms", "bandwidth": 5, "loss": 0.01, "jitter": _CORRELATED}
 _LINK = {"to_switch": _TO_SWITCH, "from_switch": _FROM_SWITCH}
 RICH_TOPOLOGY: dict[str, Any] = {
+    "dilation": 2,
     "store": {"kind": "etcd", "version": "3.6.8", "flags": {"quota-backend-bytes": "4g", "snapshot-count": 1000}},
     "subnet": "10.0.0.0/16",
     "nodes": [{"name": "a", "ip": "10.0.0.1", "mem": "512m", "cpus": 0.5, "link": _LINK}],

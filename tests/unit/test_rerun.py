@@ -117,7 +117,7 @@ def test_everything_configured_is_the_same_again_also_with_an_edited_log(
     for name in (TOPOLOGY_INPUT, SCENARIOS_INPUT):
         assert (first / name).read_bytes() == (result.directory / name).read_bytes()
     old, new = rows(tmp_path / "out.csv")[:2], rows(tmp_path / "out.csv")[2:]
-    varying = {"RunId", "Timestamp", *USED}
+    varying = {"RunId", "Timestamp", "WallTime_s", *USED}
     assert [{k: v for k, v in row.items() if k not in varying} for row in old] == [
         {k: v for k, v in row.items() if k not in varying} for row in new
     ]
