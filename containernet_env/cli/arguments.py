@@ -17,8 +17,9 @@ from rich.text import Text
 from containernet_env.base import assets
 from containernet_env.base.errors import ContainernetEnvError, UsageError
 from containernet_env.cli import Parsed
-from containernet_env.config.plan import OPTIONS, PlanOptions
+from containernet_env.config.plan import AUTO, OPTIONS, PlanOptions
 from containernet_env.model.backends import ProfileKind
+from containernet_env.model.config import DILATION_MAX
 from containernet_env.network.rtt import Tolerance
 
 if TYPE_CHECKING:
@@ -244,6 +245,15 @@ def _kinds_of(text: str) -> tuple[str, ...]:
     return kinds
 
 
+def _dilation_of(text: str) -> int:
+    """A factor, or ``AUTO`` for "auto"."""
+    if text == "auto":
+        return AUTO
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= DILATION_MAX):
+        raise ValueError(f"got {text!r}, allowed: 1 to {DILATION_MAX}, or auto")
+    return int(text)
+
+
 _tolerance_option = click.option(
     "--rtt-tolerance",
     type=Parsed("tolerance", Tolerance.parse),
@@ -275,6 +285,8 @@ def _form(name: str) -> dict[str, Any]:
         return form | {"multiple": True, "shell_complete": complete_scenarios}
     default = None if name == "seed" else PlanOptions.__dataclass_fields__[name].default
     form |= {"default": default, "show_default": bool(default)}
+    if name == "dilation":
+        return form | {"type": Parsed("dilation", _dilation_of)}
     if name == "profile":
         return form | {"type": Parsed("kinds", _kinds_of)}
     if get_origin(kind) is Literal:

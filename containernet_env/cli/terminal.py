@@ -297,11 +297,13 @@ class TerminalProgress(StageLines):
 
 def result_table(outcomes: Sequence[ScenarioOutcome]) -> Table:
     """The short table at the end of a run, one line per row of the CSV."""
-    made = table("scenario", ">requests/s", ">p50", ">p99", ">errors", ">valid", gap=1)
+    slow = any(outcome.dilation > 1 for outcome in outcomes)
+    made = table("scenario", *([">dilation"] * slow), ">requests/s", ">p50", ">p99", ">errors", ">valid", gap=1)
     for outcome in outcomes:
         scheduled = outcome.scheduled
         made.add_row(
             name_text(scheduled.scenario.name, scheduled.repetition, scheduled.attempt),
+            *([str(outcome.dilation)] * slow),
             rate_text(outcome.requests_per_s),
             milliseconds_text(outcome.percentile_s("50")),
             milliseconds_text(outcome.percentile_s("99")),

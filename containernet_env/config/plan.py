@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
@@ -51,6 +51,8 @@ def _matches(scenario: Scenario, pattern: str) -> bool:
     return pattern == scenario.type or fnmatchcase(scenario.name, pattern)
 
 
+AUTO = 0
+"""The dilation that leaves to this machine how slow each scenario runs."""
 CPU_PERIOD_US = 100_000
 """The kernel's default CFS period; a quota is cpus * period."""
 CPU_PERIOD_MAX_US = 1_000_000
@@ -81,8 +83,9 @@ class PlanOptions:
     A field that is annotated with an ``Option`` is one of `run`: the command line, the Python interface and the
     manifest, from which `rerun` repeats it, have it under this name, with this type and this default.
 
-    ``machine_cores``: how many cores this machine has, 1 or more. ``run_id``: the run's short id, a placeholder until
-    there is one. ``other_cores``: those of hosts and driver, where ``links_cpu`` is kept for the link emulator.
+    ``dilation``: ``AUTO``, a factor, or ``None`` for that of the topology. ``machine_cores``: how many cores this
+    machine has, 1 or more. ``run_id``: the run's short id, a placeholder until there is one. ``other_cores``: those of
+    hosts and driver, where ``links_cpu`` is kept for the link emulator.
     """
 
     machine_cores: int
@@ -98,10 +101,11 @@ class PlanOptions:
     dilation: Annotated[
         int | None,
         Option(
-            "Run the testbed N times slower than real time; figures are in the time that it emulates.",
-            1,
+            "Run the testbed N times slower than real time; figures are in the time that it emulates. auto: each "
+            "scenario as slow as this machine needs for a valid row.",
+            0,
             DILATION_MAX,
-            metavar="N",
+            metavar="N|auto",
             commands=("run", "sweep"),
         ),
     ] = None
@@ -196,13 +200,15 @@ class HostPlan:
 class PlannedScenario:
     """A scenario of the run.
 
-    ``loads_dataset``: the data set has to be loaded before it, since no earlier scenario leaves it behind.
+    ``loads_dataset``: the data set has to be loaded before it, since no earlier scenario leaves it behind. ``dilation``
+    is how many times slower than real time it runs.
     ``estimated_s`` is rough (`containernet_env.config.planning`) and includes that load.
     """
 
     scheduled: ScheduledScenario
     loads_dataset: bool
     estimated_s: float
+    dilation: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +241,12 @@ class Plan:
 
     @property
     def dilation(self) -> int:
-        """How many times slower than real time it runs: by the options, or else by the topology."""
-        return self.options.dilation or self.config.dilation
+        """How many times slower than real time it runs: by the options, or else by the topology; 1 with ``auto``."""
+        return dilation_of(self.config, self.options)
+
+    def at(self, dilation: int) -> Plan:
+        """The same plan, so many times slower than real time."""
+        return self if dilation == self.dilation else replace(self, options=replace(self.options, dilation=dilation))
 
     @property
     def waits(self) -> Waits:
@@ -252,10 +262,19 @@ class Plan:
     @property
     def cluster_ends(self) -> tuple[int, ...]:
         """For each cluster that the run brings up, how many scenarios have ended when it is taken down."""
-        numbers = [planned.scheduled.repetition for planned in self.scenarios]
-        last = len(numbers)
-        changes = [end for end in range(1, last) if numbers[end] != numbers[end - 1]] if self.options.fresh else []
-        return (*changes, last)
+        clusters = [cluster_of(planned, self.options.fresh) for planned in self.scenarios]
+        last = len(clusters)
+        return (*(end for end in range(1, last) if clusters[end] != clusters[end - 1]), last)
+
+
+def dilation_of(config: Config, options: PlanOptions) -> int:
+    """See ``Plan.dilation``."""
+    return config.dilation if options.dilation is None else max(options.dilation, 1)
+
+
+def cluster_of(planned: PlannedScenario, fresh: bool) -> tuple[int, int]:
+    """Consecutive scenarios with an equal one share a cluster: the repetition, if it matters, and the dilation."""
+    return planned.scheduled.repetition if fresh else 0, planned.dilation
 
 
 def plan_values(plan: Plan) -> dict[str, Any]:
@@ -356,6 +375,7 @@ def _scenario_dict(planned: PlannedScenario) -> dict[str, Any]:
         **_load_dict(scenario),
         **{name: getattr(scenario, name) for name in same},
         "repetition": planned.scheduled.repetition,
+        **({"dilation": planned.dilation} if planned.dilation > 1 else {}),
         "key_size_bytes": scenario.key_size,
         "val_size_bytes": scenario.val_size,
         "zipf_exponent": float(scenario.zipf_exponent) if scenario.keys == "zipfian" else None,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from itertools import groupby
 from math import inf
 from statistics import fmean
 
 from containernet_env.base.errors import UsageError
 from containernet_env.base.units import format_duration, format_ms, format_number
 from containernet_env.config.plan import (
+    AUTO,
     CPU_PERIOD_MAX_US,
     CPU_PERIOD_US,
     TCP_RTO_MIN_MS,
@@ -18,6 +20,7 @@ from containernet_env.config.plan import (
     Plan,
     PlannedScenario,
     PlanOptions,
+    dilation_of,
     scenario_hash,
     select,
 )
@@ -327,7 +330,7 @@ def _too_many_keys(config: Config, scenario_set: ScenarioSet) -> Iterator[Findin
 
 def _refused(options: PlanOptions) -> Iterator[tuple[str, str]]:
     if options.dilation not in (None, 1):
-        yield f"dilation={options.dilation}", "it runs in real time"
+        yield f"dilation={options.dilation or 'auto'}", "it runs in real time"
     for name, usual in (("engine", "builtin"), ("links", "auto"), ("switches", "auto")):
         if (chosen := getattr(options, name)) != usual:
             yield f"{name}={chosen!r}", "there are no hosts and no links of ours"
@@ -449,8 +452,7 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     largest = None if is_external else topology.largest_member_rtt()
     timing: Timing = Timing() if is_external else store.timing(config, largest)
     factor = _dilation(config, options)
-    cores = factor * (len(options.other_cores) if options.links_cpu is not None else options.machine_cores)
-    estimator = Estimator(topology, [node.cpus for node in config.nodes], cores, config.etcd.leader)
+    estimator = _estimator(topology, config, options, factor)
     dataset, scheduled = Dataset(), []
     if scenario_set is not None:
         _check_scenarios(config, scenario_set, options, store, estimator)
@@ -482,12 +484,42 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     return plan
 
 
+def _estimator(topology: Topology, config: Config, options: PlanOptions, factor: int) -> Estimator:
+    cores = factor * (len(options.other_cores) if options.links_cpu is not None else options.machine_cores)
+    return Estimator(topology, [node.cpus for node in config.nodes], cores, config.etcd.leader)
+
+
+def with_dilations(plan: Plan, factors: Mapping[str, int], more: Sequence[PlannedScenario] = ()) -> Plan:
+    """A plan whose scenarios run as much slower than real time as ``factors`` says by their names, 1 for others.
+
+    Those with equal factors follow each other, on one testbed. ``more`` comes after all of these, as it is. Raises
+    ``UsageError`` where something cannot be as slow as that.
+    """
+    factor_of = {
+        planned.scheduled.scenario.name: factors.get(planned.scheduled.scenario.name, 1) for planned in plan.scenarios
+    }
+    for factor in {*factor_of.values(), *(planned.dilation for planned in more)}:
+        dilated(plan.at(factor))
+    ordered = sorted(
+        (planned.scheduled for planned in plan.scenarios),
+        key=lambda item: (item.repetition if plan.options.fresh else 0, factor_of[item.scenario.name]),
+    )
+    scenarios: list[PlannedScenario] = []
+    for factor, held in groupby(ordered, lambda item: factor_of[item.scenario.name]):
+        estimator = _estimator(plan.topology, plan.config, plan.options, factor)
+        scenarios += _plan_scenarios([*held], plan.dataset, estimator, plan.options.fresh, factor)
+    around_s = (plan.estimated_s - sum(planned.estimated_s for planned in plan.scenarios)) / len(plan.cluster_ends)
+    changed = replace(plan, scenarios=(*scenarios, *more))
+    estimated_s = around_s * len(changed.cluster_ends) + sum(planned.estimated_s for planned in changed.scenarios)
+    return replace(changed, estimated_s=estimated_s)
+
+
 def _dilation(config: Config, options: PlanOptions) -> int:
     """How many times slower than real time it runs. Raises ``UsageError``."""
-    factor = options.dilation or config.dilation
+    factor = dilation_of(config, options)
     if not 1 <= factor <= DILATION_MAX:
         raise UsageError(f"dilation={factor}; allowed: 1 to {DILATION_MAX}")
-    if factor > 1 and options.engine != "builtin":
+    if (factor > 1 or options.dilation == AUTO) and options.engine != "builtin":
         raise UsageError(f"dilation={factor} with the engine {options.engine}; allowed: the engine builtin")
     return factor
 
@@ -629,4 +661,4 @@ def _plan_scenarios(
         estimated_s = estimator.scenario_s(item.scenario)
         if loads:
             estimated_s += estimator.scenario_s(dataset.load)
-        yield PlannedScenario(item, loads, factor * estimated_s)
+        yield PlannedScenario(item, loads, factor * estimated_s, factor)

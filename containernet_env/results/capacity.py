@@ -447,6 +447,19 @@ def carried(plan: Plan, known: MachineCosts) -> Carried:
     )
 
 
+def dilations(plan: Plan, known: MachineCosts) -> dict[str, int]:
+    """By the name of each scenario of a plan the least dilation at which a machine with the costs ``known`` carries it.
+
+    1 where that is not known, or no dilation helps.
+    """
+    weigher = _Weigher(plan, known.requests, _sync_ns(plan, known) or 0.0)
+    scenarios = [planned.scheduled.scenario for planned in plan.once]
+    return {
+        scenario.name: max((short.dilation or 1 for short in weigher.shortages(scenario) or ()), default=1)
+        for scenario in scenarios
+    }
+
+
 def _sync_ns(plan: Plan, known: MachineCosts) -> float | None:
     syncs = [sample.median_ns for sample in known.syncs if sample.data == plan.config.etcd.data]
     return median(syncs) if syncs else None

@@ -9,9 +9,17 @@ from typing import ParamSpec
 
 from containernet_env.base.errors import RunError, text_of
 from containernet_env.config.plan import Plan, config_hash
+from containernet_env.model.config import DILATION_MAX
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.results import capacity
-from containernet_env.results.capacity import MachineKey, SyncSample, advice, sample_of
+from containernet_env.results.capacity import (
+    SHORT_OF_CORES,
+    MachineCosts,
+    MachineKey,
+    SyncSample,
+    advice,
+    sample_of,
+)
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.results.files import reason
 from containernet_env.results.run_directory import MANIFEST, SCENARIOS, RunDirectory
@@ -27,14 +35,30 @@ def advised(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> ScenarioOu
     if outcome.state in ("valid", "failed"):
         return outcome
     try:
-        known, _ = capacity.read(key)
-        own = None
-        if outcome.dilation == 1:
-            own = sample_of(outcome, len(plan.config.nodes), key.cores, config_hash(plan), plan.store.name)
-        requests = [*known.requests, *([] if own is None else [own])]
-        return replace(outcome, advice=advice(plan, outcome, known.model_copy(update={"requests": requests})))
+        return replace(outcome, advice=advice(plan, outcome, _known(plan, key, outcome)))
     except Exception:  # noqa: BLE001 - the row is worth more
         return outcome
+
+
+def _known(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> MachineCosts:
+    """The costs on this machine, with those of an outcome."""
+    known, _ = capacity.read(key)
+    own = None
+    if outcome.dilation == 1:
+        own = sample_of(outcome, len(plan.config.nodes), key.cores, config_hash(plan), plan.store.name)
+    return known.model_copy(update={"requests": [*known.requests, *([] if own is None else [own])]})
+
+
+def slower(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> int | None:
+    """The dilation at which an outcome is measured again: its row is not valid for want of cores alone; else ``None``.
+
+    It is what the scenario needs by its costs, and at least twice that of ``plan``, at which it was measured.
+    """
+    causes = {finding.kind for finding in outcome.findings if finding.effect == "invalid"}
+    if outcome.error is not None or not causes or not causes <= SHORT_OF_CORES or plan.dilation == DILATION_MAX:
+        return None
+    needed = capacity.dilations(plan, _known(plan, key, outcome)).get(outcome.scheduled.scenario.name, 1)
+    return min(max(needed, 2 * plan.dilation), DILATION_MAX)
 
 
 def keep_costs(

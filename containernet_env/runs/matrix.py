@@ -76,8 +76,7 @@ class Matrix:
         advised: Callable[[ScenarioOutcome], ScenarioOutcome] = lambda outcome: outcome,
     ) -> None:
         plan = target.emulated
-        self._planned, self._dataset, self._options = plan.scenarios, plan.dataset, plan.options
-        self._dilation = plan.dilation
+        self._dataset, self._options = plan.dataset, plan.options
         self._progress, self._stop, self._on_event = target.progress, target.stop, target.on_event
         self._leave = leave
         self._keep_probe = keep_probe
@@ -93,7 +92,7 @@ class Matrix:
     def move_to(self, target: Target, observer: Observer | None = None) -> None:
         """Run the following scenarios on this target: on new data, under its own leader."""
         self.cluster += 1
-        self._target = target
+        self._target, self._planned, self._dilation = target, target.emulated.scenarios, target.emulated.dilation
         self._observer = observer or Observer(target)
         self._members = MemberWatch(target.cluster.pings)
         self._follower = Follower(target, self._silent_members)
@@ -143,7 +142,8 @@ class Matrix:
 
         Each attempt leaves an outcome. Returns why no other one can be run, if so.
         """
-        for attempt in range(1, self._options.retry_invalid + 2):
+        first = planned.scheduled.attempt
+        for attempt in range(first, first + self._options.retry_invalid + 1):
             reason = self._carry_out(replace(planned, scheduled=replace(planned.scheduled, attempt=attempt)))
             verdict = self._last.verdict if self._last is not None else None
             if reason is not None or verdict is None or verdict.valid == "yes" or self._target.failure is not None:
@@ -241,7 +241,8 @@ class Matrix:
             if self._left == left:
                 self._refused = self._leave(outcome)
                 self._left += 1
-                self._passed += outcome.scheduled.attempt == 1
+                # A further attempt is of a scenario that has been counted.
+                self._passed += outcome.scheduled in [item.scheduled for item in self._planned[self._passed :][:1]]
                 self._last = outcome
                 name, error = outcome.scheduled.scenario.name, outcome.error
                 kind = "scenario_not_run" if (error or "").startswith(NOT_RUN) else "scenario_ended"
@@ -411,7 +412,8 @@ class Matrix:
                 self._leave_once(self._not_run(planned, reason), self._left)
 
     def _not_run(self, planned: PlannedScenario, reason: str) -> ScenarioOutcome:
-        return replace(self._outcome(planned.scheduled, NOT_RUN + reason), cluster=None, reused=None)
+        not_run = self._outcome(planned.scheduled, NOT_RUN + reason)
+        return replace(not_run, cluster=None, reused=None, dilation=planned.dilation)
 
     def _outcome(
         self, scheduled: ScheduledScenario, error: str, leadership: Leadership | None = None

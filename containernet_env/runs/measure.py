@@ -18,7 +18,7 @@ from typing import Any
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, resource_errors, text_of
 from containernet_env.base.work import Stop, stops_kept
-from containernet_env.config.plan import Plan
+from containernet_env.config.plan import AUTO, Plan, PlannedScenario
 from containernet_env.config.planning import dilated
 from containernet_env.config.scenarios import ScenarioSet
 from containernet_env.containernet import engines
@@ -37,7 +37,7 @@ from containernet_env.results.run_files import ClusterRecord, Manifest, Proof, R
 from containernet_env.runs import clean, version
 from containernet_env.runs.external import ExternalTestbed
 from containernet_env.runs.external_access import require_consent
-from containernet_env.runs.keeper import Keeper, advised, keep_costs, was_measured
+from containernet_env.runs.keeper import Keeper, advised, keep_costs, slower, was_measured
 from containernet_env.runs.manifest import inputs_of, manifest_of
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.observer import Observer
@@ -179,10 +179,10 @@ class _Run:
             count = f"{self._labs} lab{'s are' if self._labs > 1 else ' is'}"
             self._progress.note(f"{count} up on this machine: what is done there disturbs what is measured here")
         try:
-            for number, until in enumerate(self._plan.cluster_ends, start=1):
-                self._stop.check()  # a stop requested during the previous tear-down
-                if not self._measure_on_cluster(images, number, until):
-                    break
+            self._measure_on_clusters(images, 0)
+            if self._plan.options.dilation == AUTO and (tried := self._slower()):
+                measured, self._plan = len(self._plan.cluster_ends), replace(self._plan, scenarios=tried)
+                self._measure_on_clusters(images, measured)
         finally:
             self._stop.shield()
             self._end()
@@ -197,12 +197,34 @@ class _Run:
             self._network_after,
         )
 
+    def _measure_on_clusters(self, images: Images | None, measured: int) -> None:
+        """Run the scenarios of all clusters after the ``measured`` first ones."""
+        for number, until in enumerate(self._plan.cluster_ends[measured:], start=measured + 1):
+            self._stop.check()  # a stop requested during the previous tear-down
+            if not self._measure_on_cluster(images, number, until):
+                break
+
+    def _slower(self) -> tuple[PlannedScenario, ...] | None:
+        """The scenarios, and again those whose last row is not valid for want of cores, at a larger dilation."""
+        last = {(it.scheduled.scenario.name, it.scheduled.repetition): it for it in self._keeper.outcomes}
+        key, again = MachineKey.of(self._manifest.machine), []
+        for outcome in last.values():
+            if (factor := slower(self._plan.at(outcome.dilation), key, outcome)) is not None:
+                scheduled = replace(outcome.scheduled, attempt=outcome.scheduled.attempt + 1)
+                again.append(PlannedScenario(scheduled, False, factor * outcome.seconds, factor))
+        if not again:
+            return None
+        again.sort(key=lambda planned: planned.dilation)
+        names = ", ".join(f"{planned.scheduled.scenario.name} at {planned.dilation}" for planned in again)
+        self._progress.note(f"once more, at a larger dilation: {names}")
+        return (*self._plan.scenarios, *again)
+
     def _measure_on_cluster(self, images: Images | None, number: int, until: int) -> bool:
         """Run the scenarios up to number ``until`` on a testbed of their own; whether there are others to run."""
         with stops_kept():
             changed = self._changed()
             self._is_reused = changed is not None
-            testbed = changed or self._new_testbed(images)
+            testbed = changed or self._new_testbed(images, self._plan.at(self._plan.scenarios[until - 1].dilation))
         try:
             try:
                 with stops_kept():
@@ -234,11 +256,11 @@ class _Run:
             if self._error() is None:
                 self._stop.unshield()
 
-    def _new_testbed(self, images: Images | None) -> Target:
+    def _new_testbed(self, images: Images | None, plan: Plan) -> Target:
         if images is None:
-            return ExternalTestbed(self._plan, self._progress, self._event, self._stop)
+            return ExternalTestbed(plan, self._progress, self._event, self._stop)
         return Testbed(
-            self._plan,
+            plan,
             images,
             self._progress,
             tolerance=self._order.tolerance,
@@ -403,7 +425,7 @@ class _Run:
                 self._progress.note(advice)
 
     def _advised(self, outcome: ScenarioOutcome) -> ScenarioOutcome:
-        return advised(self._plan, MachineKey.of(self._manifest.machine), outcome)
+        return advised(self._plan.at(outcome.dilation), MachineKey.of(self._manifest.machine), outcome)
 
     def _event(self, kind: str, text: str, subject: str | None = None) -> None:
         self._keeper.record(self._keeper.directory.add_event, kind, text, subject)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,8 +13,9 @@ from typing import Any, get_args
 
 from containernet_env.base import assets
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
-from containernet_env.config.plan import OPTIONS, Plan, PlanOptions
-from containernet_env.config.planning import build_plan
+from containernet_env.base.units import format_duration
+from containernet_env.config.plan import AUTO, OPTIONS, Plan, PlanOptions
+from containernet_env.config.planning import build_plan, with_dilations
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, ScenarioSet, load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.model.backends import ProfileKind
@@ -91,7 +93,22 @@ def prepare(
     config = topology if isinstance(topology, Config) else load_config(topology)
     chosen = scenarios or (QUICK_SCENARIOS if quick else config.scenarios or DEFAULT_SCENARIOS)
     scenario_set = chosen if isinstance(chosen, ScenarioSet) else load_scenarios(chosen)
-    return build_plan(config, scenario_set, options)
+    plan = build_plan(config, scenario_set, options)
+    return plan if options.dilation != AUTO else _as_needed(plan)
+
+
+def _as_needed(plan: Plan) -> Plan:
+    """The plan with each scenario as slow as this machine needs, as far as its last runs show."""
+    from containernet_env.results import capacity
+    from containernet_env.runs import machine
+
+    known, _ = capacity.read(machine.key())
+    factors = capacity.dilations(plan, known)
+    slower = with_dilations(plan, factors)
+    counts = Counter(planned.dilation for planned in slower.scenarios)
+    parts = [f"{counts[factor]} scenario{'s' * (counts[factor] > 1)} at {factor}" for factor in sorted(counts)]
+    note = f"dilation auto: {', '.join(parts)}; about {format_duration(round(slower.estimated_s) * 10**9)}"
+    return replace(slower, notes=(f"{note}; a scenario without a valid row is tried once more", *slower.notes))
 
 
 def on_this_machine(config: Config, scenario_set: ScenarioSet, options: PlanOptions) -> Plan:
@@ -116,6 +133,8 @@ def _options(choices: Mapping[str, Any]) -> PlanOptions:
     if unknown := choices.keys() - OPTIONS.keys():
         raise TypeError(f"got an unexpected keyword argument {min(unknown)!r}")
     given = dict(choices)
+    if given.get("dilation") == "auto":
+        given["dilation"] = AUTO
     if isinstance(given.get("only"), str):
         raise UsageError(f"only={given['only']!r}; allowed: a list of names, globs and types")
     if given.get("seed") is None:

@@ -17,8 +17,8 @@ from containernet_env.base.clock import Moment
 from containernet_env.base.errors import UsageError
 from containernet_env.base.units import describe_size
 from containernet_env.base.work import Stop
-from containernet_env.config.plan import Plan
-from containernet_env.config.planning import build_plan
+from containernet_env.config.plan import AUTO, Plan
+from containernet_env.config.planning import build_plan, with_dilations
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.containernet import engines
@@ -245,13 +245,22 @@ def _plan(run: Path, was: Manifest) -> Plan:
             f"{len(listed) if isinstance(listed, list) else 'no'} scenarios, and {SCENARIOS_INPUT} "
             f"{len(scenario_set.scenarios)}\n  It was changed since the run wrote it."
         )
-    return prepare(config, scenario_set, **flags.model_dump(exclude={"rtt_tolerance"}))
+    return _as_slow(prepare(config, scenario_set, **flags.model_dump(exclude={"rtt_tolerance"})), was)
+
+
+def _as_slow(plan: Plan, was: Manifest) -> Plan:
+    """The plan with each scenario as slow as it was, where the run found that out."""
+    if was.flags.dilation != AUTO:
+        return plan
+    listed: Any = was.plan["scenarios"]
+    return with_dilations(plan, {item["name"]: item.get("dilation", 1) for item in listed})
 
 
 def _now(plan: Plan, was: Manifest, tolerance: Tolerance | None) -> Manifest:
     """The manifest that the run would have now, as far as it is known before bring-up."""
     # Under its original id, which is among the arguments of members.
-    same = build_plan(plan.config, plan.scenario_set, replace(plan.options, run_id=str(was.plan.get("run_id"))))
+    options = replace(plan.options, run_id=str(was.plan.get("run_id")))
+    same = _as_slow(build_plan(plan.config, plan.scenario_set, options), was)
     is_external = plan.config.external is not None
     tags = None if is_external else required_images(plan.store)
     now = manifest_of(same, tags, tolerance, run_id=was.run_id, began=Moment.now(), command=())

@@ -12,17 +12,21 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import UsageError
-from containernet_env.config.plan import PlanOptions, cell_hash, config_hash, plan_values
-from containernet_env.config.planning import build_plan, dilated
+from containernet_env.config.plan import AUTO, PlanOptions, cell_hash, config_hash, plan_values
+from containernet_env.config.planning import build_plan, dilated, with_dilations
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.model.dilation import emulated, slowed
 from containernet_env.model.disruption import Disruption, ExecutedEvent
+from containernet_env.model.findings import Finding
 from containernet_env.model.link import DirectionSpec, IndependentLoss, Jitter, LinkSpec
+from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario, Warmup
 from containernet_env.model.usage import Consumers, Consumption, Durations, MemberActivity, StoreActivity, Usage
 from containernet_env.network.gate import times_from_json
+from containernet_env.results.capacity import MachineKey
 from containernet_env.results.statistics import decode
+from containernet_env.runs.keeper import slower
 from containernet_env.runs.load import Answer
 from tests.unit.fakes import Bench, result_of, write
 
@@ -216,3 +220,47 @@ def test_a_load_runs_slower_and_its_row_is_in_emulated_time() -> None:
     assert bench.outcomes[0].network and bench.outcomes[0].network.lateness_p99_ns == 5_000
     whole = [one.outcomes[0].load for one in (bench, plain)]
     assert whole[0] and whole[1] and 4 * whole[0].values["total_s"] == whole[1].values["total_s"]
+
+
+# --- auto -------------------------------------------------------------------------------------------------------------
+
+
+def test_scenarios_of_one_factor_share_a_testbed_and_more_come_last(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, {"nodes": NODES}, [scenario(clients=count, conns=1) for count in (1, 2, 3)], AUTO)
+    names = [planned.scheduled.scenario.name for planned in plan.scenarios]
+    assert plan.dilation == 1 and plan.cluster_ends == (3,)
+    again = replace(plan.scenarios[0], scheduled=replace(plan.scenarios[0].scheduled, attempt=2), dilation=8)
+    slower = with_dilations(plan, {names[0]: 4, names[2]: 2}, [again])
+    assert [planned.dilation for planned in slower.scenarios] == [1, 2, 4, 8]
+    assert [planned.scheduled.scenario.name for planned in slower.scenarios] == [names[1], names[2], names[0], names[0]]
+    assert slower.cluster_ends == (1, 2, 3, 4) and slower.estimated_s > plan.estimated_s
+    assert slower.at(4).dilation == 4 and slower.at(1) is slower
+    with pytest.raises(UsageError, match="etcd takes no election timeout"):
+        with_dilations(plan, {names[0]: 60})
+
+
+@pytest.mark.parametrize(
+    ("kinds", "dilation", "wanted"),
+    [
+        (("generator_waited",), 1, 2),
+        (("member_waited", "machine_full"), 3, 6),
+        (("generator_waited",), 60, 100),
+        (("generator_waited",), 100, None),
+        (("generator_waited", "machine_shared"), 1, None),
+        (("leader_changed",), 1, None),
+        ((), 1, None),
+    ],
+)
+def test_a_row_that_lacked_cores_alone_is_tried_once_more_at_a_larger_factor(
+    tmp_path: Path, kinds: tuple[str, ...], dilation: int, wanted: int | None
+) -> None:
+    plan = plan_of(
+        tmp_path, {"nodes": NODES, "etcd": {"election_timeout": "100ms", "heartbeat_interval": "10ms"}}, [scenario()]
+    )
+    found = tuple(Finding(kind, "invalid", "...") for kind in kinds)
+    outcome = ScenarioOutcome(
+        plan.scenarios[0].scheduled, "now", 1, load=result_of(9), findings=found, dilation=dilation
+    )
+    key = MachineKey(cpu_model="c", architecture="a", cores=2, kernel="k")
+    assert slower(plan.at(dilation), key, outcome) == wanted
+    assert slower(plan.at(dilation), key, replace(outcome, error="failed")) is None

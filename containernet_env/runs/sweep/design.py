@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from containernet_env.base.errors import ConfigError, UsageError
-from containernet_env.config.plan import Plan, cell_hash, config_hash, select
+from containernet_env.config.plan import AUTO, Plan, cell_hash, config_hash, select
 from containernet_env.config.reader import Finding, document_of, json_path, render
 from containernet_env.config.scenarios import (
     DEFAULT_SCENARIOS,
@@ -362,6 +362,8 @@ def design(
     """
     if quick and scenarios is not None:
         raise UsageError("quick and scenarios both name the scenarios: give one of them")
+    if choices.get("dilation") in (AUTO, "auto"):
+        raise UsageError("dilation=auto: the testbeds of a sweep run equally slow; allowed: a number")
     sweep = load_sweep(path, settings, quick)
     base = load_config(sweep.raw.topology)
     own = sweep.raw.scenarios or base.scenarios or DEFAULT_SCENARIOS
