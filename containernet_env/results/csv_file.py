@@ -411,6 +411,8 @@ def _frame(rows: Sequence[Sequence[str]], header: Sequence[str], columns: Sequen
     import pandas
 
     frame = pandas.DataFrame(rows, columns=header, dtype=str)
+    if "Dilation" not in header:
+        frame["Dilation"] = "1"  # of files from before there was another one
     frame = frame.reindex(columns=list(columns), fill_value=NOT_APPLICABLE).replace(NOT_APPLICABLE, None)
     for name in frame.columns:
         if BY_NAME[name].number:

@@ -646,7 +646,8 @@ class FakeTestbed(FakeTarget):
         self.turned.append(change)
         if self.failure is not None:
             raise RunError(self.failure)
-        self.plan, self.reused, self.on_proof = plan, change.reused, on_proof
+        self.plan = self.emulated = plan
+        self.reused, self.on_proof = change.reused, on_proof
         self.progress, self.on_event = progress, on_event
 
     def down(self) -> None:

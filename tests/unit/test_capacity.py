@@ -319,7 +319,9 @@ def test_a_row_that_is_not_valid_says_what_would_fit(tmp_path: Path) -> None:
 
 
 def test_a_run_weighs_its_own_costs_and_those_that_are_kept(tmp_path: Path, place: Path) -> None:
-    own = "it fits with about 77 clients, a rate of 4,200/s, 3 cores, CPU limits that add up to 1 core or a dilation of 2"
+    own = (
+        "it fits with about 77 clients, a rate of 4,200/s, 3 cores, CPU limits that add up to 1 core or a dilation of 2"
+    )
     assert costs_module.advised(plan_of(tmp_path), KEY, outcome("generator_waited")).advice == own
     capacity.add(KEY, [sample()], [])
     # Such a row is no sample itself.

@@ -23,7 +23,7 @@ from containernet_env.base.work import Stop
 from containernet_env.cli import group
 from containernet_env.model.findings import network_finding
 from containernet_env.model.proof import Check, NetworkProof
-from containernet_env.results import csv_file, run_directory
+from containernet_env.results import capacity, csv_file, run_directory
 from containernet_env.results.run_directory import RunDirectory, find_run, read_run
 from containernet_env.runs import follow
 from containernet_env.runs import measure as measure_module
@@ -118,6 +118,22 @@ def test_the_seed_that_was_drawn_is_in_every_row_and_in_the_manifest(run: Run) -
         assert manifest["plan"]["seed"] == first == second
         seeds.append(first)
     assert len(set(seeds)) == 3 and seeds[2] == 77
+
+
+def test_auto_tries_what_lacked_cores_once_more_on_a_slower_testbed(run: Run, monkeypatch: Patch) -> None:
+    factors = iter([None, 5])
+    monkeypatch.setattr(measure_module, "slower", lambda plan, key, outcome: next(factors))
+    monkeypatch.setattr(capacity, "read", lambda key: (capacity.MachineCosts(machine=key), None))
+    run(repeat=2, dilation="auto")
+    assert [bed.plan.dilation for bed in run.beds] == [1, 5] and run.downs == [1, 1]
+    names = ("Repetition", "Attempt", "Dilation", "Cluster")
+    assert [[row[name] for name in names] for row in rows(run.out)] == [
+        ["1", "1", "1", "1"],
+        ["2", "1", "1", "1"],
+        ["2", "2", "5", "2"],
+    ]
+    assert run.kinds.count("scenario_ended") == 3 and "scenario_not_run" not in run.kinds
+    assert any("once more, at a larger dilation: write-leader-50x1x1-4B-64B at 5" in note for note in run.told.notes)
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(32, "Broken pipe"), SystemExit(1), ValueError("closed")])

@@ -70,13 +70,13 @@ def test_a_file_of_the_seed_or_of_before_a_column_is_appended_to_in_its_own_form
     assert lines(path)[2].split(",") == ["read"] + ["-"] * 19
     # So is a file of before a column.
     path, run_id = tmp_path / "o.csv", {"RunId": "r", "Timestamp": "2026-01-01T00:00:00.000Z"}
-    columns = [name for name in COLUMNS if name != "Advice"]
+    columns = [name for name in COLUMNS if name not in ("Advice", "Dilation")]
     path.write_text(",".join(columns) + "\n")
     opened(path).append({"ClientCount": "5", "Advice": "fewer clients", **run_id})
     assert list(rows_of(path)[0]) == columns
     frame = results.load(path)
     assert list(frame.columns) == list(COLUMNS) and frame["ClientCount"].tolist() == [5]
-    assert frame["Advice"].isna().all()
+    assert frame["Advice"].isna().all() and frame["Dilation"].tolist() == [1]
     path.write_text(",".join(COLUMNS).replace("Attempt,", "Try,") + "\n")
     with pytest.raises(UsageError, match="of another version of this program: it lacks Attempt; it has Try\n"):
         results.load(path)
