@@ -358,9 +358,7 @@ def _waited(usage: Usage) -> Iterator[Finding]:
     }
     if waited:
         most = max(waited.values())
-        text = (
-            f"{', '.join(waited)} waited for cores, with up to {most:.1f} threads in the mean, none of them by a limit"
-        )
+        text = f"CPU contention: on average up to {most:.1f} runnable threads of {', '.join(waited)} waited for a core"
         yield Finding("member_waited", "invalid", text, round(most, 4), MEMBER_WAITED)
 
 

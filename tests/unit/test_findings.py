@@ -150,7 +150,7 @@ def test_a_finding_names_whom_it_is_about_and_by_how_much() -> None:
     waits = {name: cores(0.4, run_delay_ns=n * S) for name, n in (("etcd1", 6), ("etcd2", 11), ("etcd3", 5))}
     (waited,) = of_machine({"members": waits, "machine": cores(1.6)})
     assert (waited.kind, waited.value, waited.threshold) == ("member_waited", 1.1, 0.5)
-    assert waited.text == "etcd1, etcd2 waited for cores, with up to 1.1 threads in the mean, none of them by a limit"
+    assert waited.text == "CPU contention: on average up to 1.1 runnable threads of etcd1, etcd2 waited for a core"
     (throttled,) = of_machine({"members": {"etcd2": cores(0.5, throttled_ns=WINDOW_NS // 4)}})
     assert (throttled.subject, throttled.value, throttled.threshold) == ("etcd2", 0.25, 0.01)
     assert throttled.text == "etcd2 was stopped by its own CPU limit for 25% of the time"
