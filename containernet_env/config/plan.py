@@ -262,7 +262,10 @@ class Plan:
     @property
     def cluster_ends(self) -> tuple[int, ...]:
         """For each cluster that the run brings up, how many scenarios have ended when it is taken down."""
-        clusters = [cluster_of(planned, self.options.fresh) for planned in self.scenarios]
+        clusters = [
+            (item.scheduled.repetition if self.options.fresh else 0, item.dilation, item.scheduled.attempt)
+            for item in self.scenarios
+        ]
         last = len(clusters)
         return (*(end for end in range(1, last) if clusters[end] != clusters[end - 1]), last)
 
@@ -270,11 +273,6 @@ class Plan:
 def dilation_of(config: Config, options: PlanOptions) -> int:
     """See ``Plan.dilation``."""
     return config.dilation if options.dilation is None else max(options.dilation, 1)
-
-
-def cluster_of(planned: PlannedScenario, fresh: bool) -> tuple[int, int]:
-    """Consecutive scenarios with an equal one share a cluster: the repetition, if it matters, and the dilation."""
-    return planned.scheduled.repetition if fresh else 0, planned.dilation
 
 
 def plan_values(plan: Plan) -> dict[str, Any]:

@@ -229,6 +229,9 @@ def test_scenarios_of_one_factor_share_a_testbed_and_more_come_last(tmp_path: Pa
     assert [planned.dilation for planned in slower.scenarios] == [1, 2, 4, 8]
     assert [planned.scheduled.scenario.name for planned in slower.scenarios] == [names[1], names[2], names[0], names[0]]
     assert slower.cluster_ends == (1, 2, 3, 4) and slower.estimated_s > plan.estimated_s
+    # A further attempt has a testbed of its own, also where the last scenario was as slow.
+    last = replace(slower.scenarios[2], scheduled=replace(slower.scenarios[2].scheduled, attempt=2))
+    assert replace(slower, scenarios=(*slower.scenarios[:3], last)).cluster_ends == (1, 2, 3, 4)
     assert slower.at(4).dilation == 4 and slower.at(1) is slower
     with pytest.raises(UsageError, match="etcd takes no election timeout"):
         with_dilations(plan, {names[0]: 60})
