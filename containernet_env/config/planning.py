@@ -31,7 +31,7 @@ from containernet_env.model.backends import check_choices, frame_memory_note
 from containernet_env.model.config import DILATION_MAX, Config, Node
 from containernet_env.model.dilation import slowed
 from containernet_env.model.disruption import AFFECTED, DRAWN_TARGETS, SHAPING, Disruption
-from containernet_env.model.link import MAX_FRAMES, product_frames
+from containernet_env.model.link import MAX_FRAMES, DirectionSpec, product_frames
 from containernet_env.model.scenario import (
     ANY_MEMBER,
     LENGTH_MAX_NS,
@@ -535,8 +535,9 @@ def dilated(plan: Plan) -> Plan:
     try:
         links = slowed(plan.topology.links, factor)
         store, timing = plan.store.slowed(plan.timing, factor)
-        for planned in plan.scenarios:
-            _check_slowed(slowed(planned.scheduled.scenario, factor))
+        for scenario in (planned.scheduled.scenario for planned in plan.scenarios):
+            load = scenario if scenario.search is None else scenario.probe(scenario.search.low)
+            _check_slowed(slowed(load, factor))
     except ValueError as error:
         raise UsageError(f"dilation={factor} is too much for {plan.config.path}: {error}") from error
     topology = Topology(plan.topology.hosts, plan.topology.switches, links)
@@ -558,8 +559,20 @@ def dilated(plan: Plan) -> Plan:
     )
 
 
+def at_most(plan: Plan, factor: int) -> int:
+    """The largest dilation up to ``factor`` at which everything of the plan can run."""
+    while factor > 1:
+        try:
+            dilated(plan.at(factor))
+        except UsageError:
+            factor -= 1
+        else:
+            break
+    return factor
+
+
 def _check_slowed(scenario: Scenario) -> None:
-    """Raise ``ValueError`` for a load that the benchmark server would refuse."""
+    """Raise ``ValueError`` for a load that the benchmark server would refuse, and for events that no link can have."""
     lengths = {
         "duration": (scenario.duration_ns, LENGTH_MAX_NS),
         "timeout": (scenario.request_timeout_ns, TIMEOUT_MAX_NS),
@@ -574,6 +587,9 @@ def _check_slowed(scenario: Scenario) -> None:
             )
     if scenario.rate is not None and scenario.rate < RATE_MIN:
         raise ValueError(f"the rate of {scenario.name} would be below {format_number(RATE_MIN)}/s")
+    for event in scenario.events:
+        if event.verb in SHAPING:
+            event.shaped(DirectionSpec(0, None))
 
 
 def _check_links(config: Config, links: Sequence[Link], options: PlanOptions) -> None:

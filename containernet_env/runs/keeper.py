@@ -9,6 +9,7 @@ from typing import ParamSpec
 
 from containernet_env.base.errors import RunError, text_of
 from containernet_env.config.plan import Plan, config_hash
+from containernet_env.config.planning import at_most
 from containernet_env.model.config import DILATION_MAX
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.results import capacity
@@ -52,13 +53,15 @@ def _known(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> MachineCost
 def slower(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> int | None:
     """The dilation at which an outcome is measured again: its row is not valid for want of cores alone; else ``None``.
 
-    It is what the scenario needs by its costs, and at least twice that of ``plan``, at which it was measured.
+    It is what the scenario needs by its costs, and at least twice that of ``plan``, at which it was measured, as far as
+    everything can be as slow as that.
     """
     causes = {finding.kind for finding in outcome.findings if finding.effect == "invalid"}
-    if outcome.error is not None or not causes or not causes <= SHORT_OF_CORES or plan.dilation == DILATION_MAX:
+    if outcome.error is not None or not causes or not causes <= SHORT_OF_CORES:
         return None
     needed = capacity.dilations(plan, _known(plan, key, outcome)).get(outcome.scheduled.scenario.name, 1)
-    return min(max(needed, 2 * plan.dilation), DILATION_MAX)
+    factor = at_most(plan, min(max(needed, 2 * plan.dilation), DILATION_MAX))
+    return factor if factor > plan.dilation else None
 
 
 def keep_costs(

@@ -15,7 +15,7 @@ from containernet_env.base import assets
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.base.units import format_duration
 from containernet_env.config.plan import AUTO, OPTIONS, Plan, PlanOptions
-from containernet_env.config.planning import build_plan, with_dilations
+from containernet_env.config.planning import at_most, build_plan, with_dilations
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, ScenarioSet, load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.model.backends import ProfileKind
@@ -103,7 +103,7 @@ def _as_needed(plan: Plan) -> Plan:
     from containernet_env.runs import machine
 
     known, _ = capacity.read(machine.key())
-    factors = capacity.dilations(plan, known)
+    factors = {name: at_most(plan, factor) for name, factor in capacity.dilations(plan, known).items()}
     slower = with_dilations(plan, factors)
     counts = Counter(planned.dilation for planned in slower.scenarios)
     parts = [f"{counts[factor]} scenario{'s' * (counts[factor] > 1)} at {factor}" for factor in sorted(counts)]

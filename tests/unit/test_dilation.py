@@ -22,12 +22,21 @@ from containernet_env.model.findings import Finding
 from containernet_env.model.link import DirectionSpec, IndependentLoss, Jitter, LinkSpec
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario, Warmup
-from containernet_env.model.usage import Consumers, Consumption, Durations, MemberActivity, StoreActivity, Usage
+from containernet_env.model.usage import (
+    Consumers,
+    Consumption,
+    Durations,
+    MemberActivity,
+    StoreActivity,
+    Usage,
+)
 from containernet_env.network.gate import times_from_json
+from containernet_env.results import capacity
 from containernet_env.results.capacity import MachineKey
 from containernet_env.results.statistics import decode
 from containernet_env.runs.keeper import slower
 from containernet_env.runs.load import Answer
+from containernet_env.runs.prepare import prepare
 from tests.unit.answers import results, schema
 from tests.unit.fakes import Bench, result_of, write
 
@@ -45,11 +54,13 @@ NODES = [
     {"ip": f"10.0.0.{251 + n}", "mem": "500m", "cpus": 1, "bandwidth": 1000, "link_delay": "3ms"} for n in range(3)
 ]
 LOAD = {"clients": 1, "conns": 1}
+KEY = MachineKey(cpu_model="c", architecture="a", cores=2, kernel="k")
 
 
 def scenario(**load: Any) -> dict[str, Any]:
     more = {"duration": "1s"} if "rate" in load else {"total": 100}
-    return {"type": "write", "target": "leader", "data": {"keySize": 8, "valSize": 9}, "load": LOAD | more | load}
+    held = {name: value for name, value in (LOAD | more | load).items() if value is not None}
+    return {"type": "write", "target": "leader", "data": {"keySize": 8, "valSize": 9}, "load": held}
 
 
 def numbers(value: Any, path: str = "") -> dict[str, Any]:
@@ -187,11 +198,20 @@ def test_the_factor_of_the_topology_counts_where_no_option_names_one(tmp_path: P
         ({}, {"timeout": "2000s"}, 2, "timeout of .* would take 4000s, more than"),
         ({}, {"rate": 0.1, "duration": "20s"}, 2, "the rate of .* would be below 0.1/s"),
         ({"client": {"bandwidth": 0.01}}, {}, 11, "rate_bps must be 1000 to"),
+        ({}, {"total": None, "search": {"p99": "50ms", "from": 2}}, 21, "the rate of .* would be below 0.1/s"),
     ],
 )
 def test_what_cannot_be_as_slow_is_refused(tmp_path: Path, topology: Any, load: Any, factor: int, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         plan_of(tmp_path, {"nodes": NODES, **topology}, [scenario(**load)], factor)
+
+
+def test_an_event_that_no_link_can_have_is_refused(tmp_path: Path) -> None:
+    event = {"at": "1s", "rate": 0.01, "of": "leader"}
+    loaded = {**scenario(total=None, duration="9s"), "events": [event]}
+    assert plan_of(tmp_path, {"nodes": NODES}, [loaded], 10).dilation == 10
+    with pytest.raises(UsageError, match="rate_bps must be 1000 to"):
+        plan_of(tmp_path, {"nodes": NODES}, [loaded], 11)
 
 
 @pytest.mark.simulated()
@@ -259,6 +279,18 @@ def test_a_row_that_lacked_cores_alone_is_tried_once_more_at_a_larger_factor(
     outcome = ScenarioOutcome(
         plan.scenarios[0].scheduled, "now", 1, load=result_of(9), findings=found, dilation=dilation
     )
-    key = MachineKey(cpu_model="c", architecture="a", cores=2, kernel="k")
-    assert slower(plan.at(dilation), key, outcome) == wanted
-    assert slower(plan.at(dilation), key, replace(outcome, error="failed")) is None
+    assert slower(plan.at(dilation), KEY, outcome) == wanted
+    assert slower(plan.at(dilation), KEY, replace(outcome, error="failed")) is None
+
+
+def test_auto_is_no_slower_than_the_store_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        capacity, "dilations", lambda plan, known: {item.name: 60 for item in plan.scenario_set.scenarios}
+    )
+    plan = plan_of(tmp_path, {"nodes": NODES}, [scenario()])
+    config, loads = tmp_path / "topology.json", tmp_path / "scenarios.json"
+    assert [item.dilation for item in prepare(config, loads, dilation="auto").scenarios] == [50]
+    found = (Finding("generator_waited", "invalid", "..."),)
+    outcome = ScenarioOutcome(plan.scenarios[0].scheduled, "now", 1, load=result_of(9), findings=found, dilation=30)
+    assert slower(plan.at(30), KEY, outcome) == 50
+    assert slower(plan.at(50), KEY, replace(outcome, dilation=50)) is None
