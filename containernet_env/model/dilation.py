@@ -16,7 +16,7 @@ from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal, TypeVar
 
-from containernet_env.model.disruption import Disruption, ExecutedEvent
+from containernet_env.model.disruption import Disruption
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.usage import LinkStatistics
@@ -34,7 +34,7 @@ _MOMENTS = frozenset({"at_ns", "began_ns", "answered_ns"})
 """Of measured values these are moments on a clock of the machine."""
 _WORK = frozenset({"cpu_ns", "user_ns", "system_ns", "threads_cpu_ns", "cpu_s"})
 """CPU time that something took: as much work is done in emulated time."""
-_COUNTS = frozenset({"errors", "codes"})
+_COUNTS = frozenset({"errors", "codes", "warnings"})
 """Counts by any text."""
 _RATIO_AT = struct.calcsize(">iiiiqq")
 """Where a histogram of HdrHistogram's version 2 has the factor of its values, a double."""
@@ -59,7 +59,13 @@ def emulated_outcome(outcome: ScenarioOutcome, factor: int) -> ScenarioOutcome:
     """What was measured of a scenario in real time, in emulated time; its own configuration is left as it is."""
     if factor == 1:
         return outcome
-    load, network = outcome.load, outcome.network
+    load, network, done = outcome.load, outcome.network, outcome.disruptions
+    if done is not None:
+        # What undoes an event has its value, and another verb.
+        values = [None, *(event.value for event in outcome.scheduled.scenario.events)]
+        done = replace(
+            done, executed=tuple(replace(emulated(item, factor), value=values[item.number]) for item in done.executed)
+        )
     return replace(
         outcome,
         seconds=outcome.seconds / factor,
@@ -67,7 +73,7 @@ def emulated_outcome(outcome: ScenarioOutcome, factor: int) -> ScenarioOutcome:
         network=None if network is None else LinkStatistics(emulated(network.values, factor)),
         machine=emulated(outcome.machine, factor),
         store=emulated(outcome.store, factor),
-        disruptions=emulated(outcome.disruptions, factor),
+        disruptions=done,
     )
 
 
@@ -79,7 +85,7 @@ class _Scale:
 
     def of(self, value: Any, name: str = "") -> Any:
         """The value, an object, JSON or a number with that name."""
-        if isinstance(value, Disruption | ExecutedEvent):
+        if isinstance(value, Disruption):
             unit = {"delay": "_ns", "rate": "_bps"}.get(value.verb, "")
             return replace(self._of_fields(replace(value, value=None)), value=self.of(value.value, unit))
         if is_dataclass(value) and not isinstance(value, type):

@@ -286,6 +286,11 @@ class Matrix:
         )
         return self._advised(replace(outcome, findings=tuple(self._findings(outcome, real, silences, before, after))))
 
+    @property
+    def _election_ns(self) -> int:
+        """In real time, in which events and answers were measured."""
+        return round(self._target.member_timeout_s * 1e9)
+
     def _findings(
         self,
         outcome: ScenarioOutcome,
@@ -303,7 +308,9 @@ class Matrix:
         latency_s = outcome.floor_s or (load.median_s if load is not None else None)
         done = outcome.disruptions
         killed, stopped = (done.killed, done.stopped) if done is not None else ((), ())
-        is_explained = done is not None and explains_election(done, self._target.cluster.size, round(timeout_s * 1e9))
+        is_explained = real.disruptions is not None and explains_election(
+            real.disruptions, self._target.cluster.size, self._election_ns
+        )
         if self._target.unseen is not None:
             yield Finding("unseen", "unknown", self._target.unseen)
         yield from event_findings(done)
@@ -335,8 +342,7 @@ class Matrix:
                 answer = self._follower.follow(scenario, endpoints, outcome.scheduled.load_seed, outcome.leader)
                 self._observer.end()
             disruptions = done[0] if done else None
-            election_ns = round(self._target.member_timeout_s * 1e9)
-            if failures_explained(answer.load, disruptions, election_ns, scenario.request_timeout_ns):
+            if failures_explained(answer.load, disruptions, self._election_ns, scenario.request_timeout_ns):
                 answer = replace(answer, error=None)
         failure, error = self._why_failed(answer, dead_before)
         self._follower.report_deaths(self._target.cluster.deaths())

@@ -16,16 +16,17 @@ from containernet_env.config.plan import AUTO, PlanOptions, cell_hash, config_ha
 from containernet_env.config.planning import build_plan, dilated, with_dilations
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
-from containernet_env.model.dilation import emulated, slowed
-from containernet_env.model.disruption import Disruption, ExecutedEvent
+from containernet_env.model.dilation import emulated, emulated_outcome, slowed
+from containernet_env.model.disruption import Disruption, Disruptions, ExecutedEvent
 from containernet_env.model.findings import Finding
 from containernet_env.model.link import DirectionSpec, IndependentLoss, Jitter, LinkSpec
 from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.model.scenario import Scenario, Warmup
+from containernet_env.model.scenario import Scenario, ScheduledScenario, Warmup
 from containernet_env.model.usage import (
     Consumers,
     Consumption,
     Durations,
+    Leadership,
     MemberActivity,
     StoreActivity,
     Usage,
@@ -115,8 +116,22 @@ def test_what_was_measured_is_in_emulated_time_and_work_stays_work() -> None:
     syncs = "members.m.log_syncs"
     times = (f"{syncs}.mean_s", f"{syncs}.p99_at_most_s", f"{syncs}.buckets.0.0")
     assert ratios(store, emulated(store, 2)) == dict.fromkeys(times, 0.5)
-    carried = ExecutedEvent(1, 1, "event", "delay", "m", 5_000_000, ("m",), 4, 400, 8, answered_ns=800)
-    assert ratios(carried, emulated(carried, 4)) == dict.fromkeys(("value", "asked_ns", "since_start_ns"), 0.25)
+    counted = MemberActivity(warnings={"a slow rate": 8, "second": 8})
+    assert ratios(counted, emulated(counted, 2)) == {}
+    event = Disruption(verb="delay", target="m", at_ns=1, for_ns=1, value=5_000_000)
+    planned = ScheduledScenario(replace(write("w"), events=(event,)), 1)
+    done = Disruptions(
+        "1",
+        tuple(
+            ExecutedEvent(1, 1, cause, verb, "m", 20_000_000, ("m",), 4, 400, 8, answered_ns=800)
+            for cause, verb in (("event", "delay"), ("for", "reset"))
+        ),
+    )
+    outcome = ScenarioOutcome(planned, "now", 1, disruptions=done)
+    names = ("value", "asked_ns", "since_start_ns")
+    assert ratios(done, emulated_outcome(outcome, 4).disruptions) == {
+        f"executed.{n}.{name}": 0.25 for n in range(2) for name in names
+    }
 
 
 def named_numbers(held: Any) -> set[str]:
@@ -294,3 +309,24 @@ def test_auto_is_no_slower_than_the_store_can_be(tmp_path: Path, monkeypatch: py
     outcome = ScenarioOutcome(plan.scenarios[0].scheduled, "now", 1, load=result_of(9), findings=found, dilation=30)
     assert slower(plan.at(30), KEY, outcome) == 50
     assert slower(plan.at(50), KEY, replace(outcome, dilation=50)) is None
+
+
+def test_an_election_is_explained_by_what_happened_in_real_time() -> None:
+    """A member was away for less than an election; the moment at which it answered is one of the machine's clock."""
+    load = replace(write("w"), events=(Disruption(verb="freeze", target="leader", at_ns=10**9),))
+    bench = Bench(load, dilation=4)
+    done = Disruptions(
+        "1",
+        tuple(
+            ExecutedEvent(1, 1, cause, verb, "m", None, ("m",), None, at_ns, at_ns, leader="m", answered_ns=late)
+            for cause, verb, at_ns, late in (
+                ("event", "freeze", 4 * 10**9, None),
+                ("for", "thaw", 4 * 10**9 + 10**8, 4 * 10**9 + 18 * 10**8),
+            )
+        ),
+    )
+    real = ScenarioOutcome(ScheduledScenario(load, 1), "now", 1, load=result_of(9), disruptions=done)
+    bench.target.member_timeout_s = 4.0
+    before, after = Leadership("m", 1), Leadership("n", 2)
+    found = bench.matrix._findings(emulated_outcome(real, 4), real, {}, before, after)
+    assert [finding.effect for finding in found if finding.kind == "leader_changed"] == ["invalid"]
