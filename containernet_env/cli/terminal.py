@@ -160,10 +160,10 @@ class _Running:
 
     @property
     def whole_s(self) -> float:
-        """Seconds of a scenario that ends by its schedule, about those of a search."""
+        """Seconds, in real time, of a scenario that ends by its schedule, about those of a search."""
         if self.scenario.search is not None:
             return round(self.planned.estimated_s)
-        return (self.scenario.scheduled_s or 0.0) + (self.scenario.warmup_s or 0.0)
+        return self.planned.dilation * ((self.scenario.scheduled_s or 0.0) + (self.scenario.warmup_s or 0.0))
 
     def place(self, done: int, elapsed_s: float) -> str:
         """How far it is: requests where their number is configured, else seconds."""
@@ -269,7 +269,7 @@ class TerminalProgress(StageLines):
         name, prefix = outcome.scheduled.scenario.name, self._prefix
         if not self._again:
             self._matrix.ended(sum(self._estimates_s[self._matrix.done : self._matrix.done + 1]))
-        self._matrix.took(outcome.seconds)
+        self._matrix.took(outcome.wall_s)
         if outcome.error is not None:
             line = Text.assemble(prefix, " ", name, "  ", (outcome.error, "red"))
         else:
@@ -278,7 +278,7 @@ class TerminalProgress(StageLines):
                 f"{prefix} {name:<36}  {rate_text(outcome.requests_per_s):>7}/s",
                 f"  p50 {milliseconds_text(outcome.percentile_s('50')):>8}",
                 f"  p99 {milliseconds_text(outcome.percentile_s('99')):>8}",
-                (f"  ({seconds_text(outcome.seconds)})", "dim"),
+                (f"  ({seconds_text(outcome.wall_s)})", "dim"),
                 (f"  {excluded:,} requests in no percentile" if excluded else "", "yellow"),
                 (f"  {doubt}" if (doubt := doubt_text(outcome)) else "", "bold yellow"),
             )

@@ -171,11 +171,12 @@ def _events(run: ReadRun, line: Mapping[str, Any], load: Mapping[str, Any], leng
         if of == own and done["since_start_ns"] is not None and done["cause"] != "end":
             words = f"{done['verb'].replace('_', ' ')} {' '.join(done['members'])}"
             yield Event(done["since_start_ns"] / 1e9, words, "undone" if done["verb"] in _UNDOING else "struck")
-    began_ns = load.get("began_ns")
+    began_ns, dilation = load.get("began_ns"), line.get("dilation", 1)
     for event in run.events:
-        if began_ns is not None and event["kind"] in NOTICED and 0 <= event["at_ns"] - began_ns <= length_s * 1e9:
-            text = f"{NOTICED[event['kind']]}: {event['text']}"
-            yield Event((event["at_ns"] - began_ns) / 1e9, text, "noticed")
+        if began_ns is not None and event["kind"] in NOTICED:
+            at_s = (event["at_ns"] - began_ns) / 1e9 / dilation
+            if 0 <= at_s <= length_s:
+                yield Event(at_s, f"{NOTICED[event['kind']]}: {event['text']}", "noticed")
 
 
 def _summary_of(run: ReadRun, run_id: str) -> RunSummary:

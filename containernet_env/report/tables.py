@@ -224,8 +224,9 @@ class Measured:
                 looks.append(look)
         if len(looks) == 1 and len(self.usage) > 1:
             looks.append(self.usage[-1])
+        dilation = self.line.dilation if self.line is not None else 1
         for before, after in pairwise(looks):
-            took_ns, old, new = after.at_ns - before.at_ns, consumers(before), consumers(after)
+            took_ns, old, new = (after.at_ns - before.at_ns) / dilation, consumers(before), consumers(after)
             shares = [
                 (now - then) / took_ns
                 for name in old.keys() & new.keys()

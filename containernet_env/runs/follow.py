@@ -363,10 +363,10 @@ def who_is_silent(server_s: float, client_s: float, members: Sequence[str]) -> s
     return "; ".join(silent) or "server, client and members answer"
 
 
-def timeout_s(scenario: Scenario, waits: Waits = NEAR) -> float:
-    """Time limit of a scenario: its schedule and the round trips of its requests are added."""
+def timeout_s(scenario: Scenario, waits: Waits = NEAR, dilation: int = 1) -> float:
+    """Time limit of a scenario, in real time as its arguments are: its schedule and its round trips are added."""
     in_turn = -(-((scenario.total or 0) + scenario.warmup.requests) // scenario.clients)
-    limit_s = SCENARIO_TIMEOUT_S + (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0)
+    limit_s = dilation * SCENARIO_TIMEOUT_S + (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0)
     return min(limit_s + in_turn * waits.request_s, float(contract.MOST["runTimeout"]))
 
 
@@ -399,7 +399,7 @@ class Follower:
         server's ``run`` does, and ``Interrupted`` if a stop of the run was requested.
         """
         target, waits = self._target, self._target.cluster.waits
-        terms, prefix, limit_s = target.load_terms, target.key_prefix, timeout_s(load, waits)
+        terms, prefix, limit_s = target.load_terms, target.key_prefix, timeout_s(load, waits, target.emulated.dilation)
         deaths_before = len(target.cluster.deaths())
         request = request_of(load, endpoints, limit_s, seed, terms, prefix, leader, waits)
         benchmark = _Benchmark(target.server, *request)

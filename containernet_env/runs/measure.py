@@ -470,9 +470,12 @@ class _Run:
             left = "" if self._not_removed is None else f"; {self._not_removed}"
             if self._network_after is not None and not self._network_after.passed:
                 left = f"; {WRONG_AFTER}{left}"
-            scenarios = sum(outcome.scheduled.attempt == 1 for outcome in outcomes)
+            rows, planned = (
+                len({(one.scheduled.scenario.name, one.scheduled.repetition) for one in held})
+                for held in (outcomes, self._plan.scenarios)
+            )
             states = states_text(outcome.state for outcome in outcomes)
-            ended = f"{scenarios} of {len(self._plan.scenarios)} scenarios have rows: {states}{left}"
+            ended = f"{rows} of {planned} scenarios have rows: {states}{left}"
             self._event("run_ended", ended)
             try:
                 self._keeper.settle(self._error())

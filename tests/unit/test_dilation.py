@@ -7,12 +7,14 @@ import re
 from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from containernet_env.base.errors import UsageError
-from containernet_env.config.plan import AUTO, PlanOptions, cell_hash, config_hash, plan_values
+from containernet_env.cli.terminal import _Running
+from containernet_env.config.plan import AUTO, PlannedScenario, PlanOptions, cell_hash, config_hash, plan_values
 from containernet_env.config.planning import build_plan, dilated, with_dilations
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
@@ -32,9 +34,11 @@ from containernet_env.model.usage import (
     Usage,
 )
 from containernet_env.network.gate import times_from_json
+from containernet_env.report import runs
 from containernet_env.results import capacity
 from containernet_env.results.capacity import MachineKey
 from containernet_env.results.statistics import decode
+from containernet_env.runs.follow import timeout_s
 from containernet_env.runs.keeper import slower
 from containernet_env.runs.load import Answer
 from containernet_env.runs.prepare import prepare
@@ -330,3 +334,20 @@ def test_an_election_is_explained_by_what_happened_in_real_time() -> None:
     before, after = Leadership("m", 1), Leadership("n", 2)
     found = bench.matrix._findings(emulated_outcome(real, 4), real, {}, before, after)
     assert [finding.effect for finding in found if finding.kind == "leader_changed"] == ["invalid"]
+
+
+def test_events_of_a_page_lie_at_their_times_in_emulated_time() -> None:
+    at = {"kind": "member_died", "text": "etcd1 ended", "subject": None}
+    run = SimpleNamespace(disruptions=(), events=[{**at, "at_ns": 10**9 + n * 10**9} for n in (8, 44)])
+    line = {"scenario": "w", "repetition": 1, "dilation": 4}
+    found = runs._events(run, line, {"began_ns": 10**9}, 10.0)  # type: ignore[arg-type]
+    assert [event.at_s for event in found] == [2.0]
+
+
+def test_a_scenario_may_take_so_many_times_as_long() -> None:
+    assert timeout_s(write("w"), dilation=20) == 20 * timeout_s(write("w"))
+
+
+def test_the_time_left_is_in_real_time() -> None:
+    load = replace(write("w"), total=None, duration_ns=10**10)
+    assert _Running(PlannedScenario(ScheduledScenario(load, 1), False, 40.0, 4), 0.0).place(0, 10.0) == "10 of 40 s"

@@ -133,6 +133,7 @@ def test_auto_tries_what_lacked_cores_once_more_on_a_slower_testbed(run: Run, mo
         ["2", "2", "5", "2"],
     ]
     assert run.kinds.count("scenario_ended") == 3 and "scenario_not_run" not in run.kinds
+    assert events(run.out)[-1]["text"].startswith("2 of 2 scenarios have rows")
     assert any("once more, at a larger dilation: write-leader-50x1x1-4B-64B at 5" in note for note in run.told.notes)
 
 
