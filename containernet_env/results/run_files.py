@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, create_model, model_validator
 
 from containernet_env.config.plan import OPTIONS, PlanOptions
+from containernet_env.model.config import DILATION_MAX
 from containernet_env.model.disruption import ExecutedEvent
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.usage import Consumption
@@ -34,12 +35,18 @@ class _Host(_ReadPart):
     role: str
 
 
+class _PlannedScenario(_ReadPart):
+    name: str
+    dilation: Annotated[int, Field(ge=1, le=DILATION_MAX)] = 1
+
+
 class PlanFiles(_ReadPart):
     """What is read of the plan in a manifest."""
 
     config: SourceFile
     scenario_file: SourceFile | None
     hosts: list[_Host]
+    scenarios: list[_PlannedScenario] = []
 
 
 class _Pair(_ReadPart):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from containernet_env.base import programs
 from containernet_env.base.errors import UsageError, allow_open_files
-from containernet_env.config.plan import Plan
+from containernet_env.config.plan import AUTO, Plan
 from containernet_env.containernet import engines
 from containernet_env.network.factory import choose, choose_switches
 from containernet_env.results.csv_file import columns_of
@@ -49,11 +49,16 @@ def check_out(plan: Plan, out: Path) -> None:
     check_place(out, least_bytes(len(plan.scenarios), len(plan.hosts), len(plan.cluster_ends)))
     try:
         with out.open("rb") as file:
-            columns_of(out, file.read(_HEADER_BYTES))
+            columns = columns_of(out, file.read(_HEADER_BYTES))
     except FileNotFoundError:
         return
     except OSError as error:
         raise UsageError(f"cannot write results to {out}: {reason(error)}\n  {remedy(error)}") from error
+    is_slow = plan.options.dilation == AUTO or plan.dilation > 1
+    if is_slow and columns is not None and "Scenario" in columns and "Dilation" not in columns:
+        raise UsageError(
+            f"{out} has no column Dilation, so rows at another one would be merged with its own\n  Choose another file."
+        )
 
 
 def _check_congestion_control(algorithm: str) -> None:

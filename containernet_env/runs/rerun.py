@@ -238,12 +238,11 @@ def _plan(run: Path, was: Manifest) -> Plan:
     config = replace(config, path=Path(files.config.path), sha256=files.config.sha256)
     if (file := files.scenario_file) is not None:
         scenario_set = replace(scenario_set, path=Path(file.path), sha256=file.sha256)
-    listed, flags = was.plan.get("scenarios"), was.flags
-    if not isinstance(listed, list) or len(listed) != flags.repeat * len(scenario_set.scenarios):
+    listed, flags = len(files.scenarios), was.flags
+    if listed != flags.repeat * len(scenario_set.scenarios):
         raise UsageError(
-            f"{run / MANIFEST} contradicts itself: flags.repeat is {flags.repeat}, its plan has "
-            f"{len(listed) if isinstance(listed, list) else 'no'} scenarios, and {SCENARIOS_INPUT} "
-            f"{len(scenario_set.scenarios)}\n  It was changed since the run wrote it."
+            f"{run / MANIFEST} contradicts itself: flags.repeat is {flags.repeat}, its plan has {listed} scenarios, "
+            f"and {SCENARIOS_INPUT} {len(scenario_set.scenarios)}\n  It was changed since the run wrote it."
         )
     return _as_slow(prepare(config, scenario_set, **flags.model_dump(exclude={"rtt_tolerance"})), was)
 
@@ -252,8 +251,9 @@ def _as_slow(plan: Plan, was: Manifest) -> Plan:
     """The plan with each scenario as slow as it was, where the run found that out."""
     if was.flags.dilation != AUTO:
         return plan
-    listed: Any = was.plan["scenarios"]
-    return with_dilations(plan, {item["name"]: item.get("dilation", 1) for item in listed})
+    factors = {item.name: item.dilation for item in PlanFiles.model_validate(was.plan).scenarios}
+    # In the order of the files first: `prepare` has ordered them by what it knows of this machine.
+    return with_dilations(build_plan(plan.config, plan.scenario_set, plan.options), factors)
 
 
 def _now(plan: Plan, was: Manifest, tolerance: Tolerance | None) -> Manifest:

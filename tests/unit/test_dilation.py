@@ -37,10 +37,12 @@ from containernet_env.network.gate import times_from_json
 from containernet_env.report import runs
 from containernet_env.results import capacity
 from containernet_env.results.capacity import MachineKey
+from containernet_env.results.columns import COLUMNS
 from containernet_env.results.statistics import decode
 from containernet_env.runs.follow import timeout_s
 from containernet_env.runs.keeper import slower
 from containernet_env.runs.load import Answer
+from containernet_env.runs.preflight import check_out
 from containernet_env.runs.prepare import prepare
 from tests.unit.answers import results, schema
 from tests.unit.fakes import Bench, result_of, write
@@ -342,6 +344,15 @@ def test_events_of_a_page_lie_at_their_times_in_emulated_time() -> None:
     line = {"scenario": "w", "repetition": 1, "dilation": 4}
     found = runs._events(run, line, {"began_ns": 10**9}, 10.0)  # type: ignore[arg-type]
     assert [event.at_s for event in found] == [2.0]
+
+
+def test_a_file_that_cannot_hold_the_factor_takes_no_slowed_rows(tmp_path: Path) -> None:
+    out, plan = tmp_path / "out.csv", plan_of(tmp_path, {"nodes": NODES}, [scenario()])
+    out.write_text(",".join(name for name in COLUMNS if name != "Dilation") + "\n")
+    check_out(plan, out)
+    for factor in (2, AUTO):
+        with pytest.raises(UsageError, match="no column Dilation"):
+            check_out(plan_of(tmp_path, {"nodes": NODES}, [scenario()], factor), out)
 
 
 def test_a_scenario_may_take_so_many_times_as_long() -> None:

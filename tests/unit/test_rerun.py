@@ -19,6 +19,7 @@ from containernet_env.base.errors import ConfigError, ContainernetEnvError, Usag
 from containernet_env.cli import group
 from containernet_env.config.plan import OPTIONS
 from containernet_env.network.rtt import Tolerance
+from containernet_env.results import capacity
 from containernet_env.results.columns import COLUMNS
 from containernet_env.results.files import CHECKSUMS
 from containernet_env.results.run_directory import MANIFEST, SCENARIOS_INPUT, TOPOLOGY_INPUT, results_file_of
@@ -354,7 +355,8 @@ def test_a_manifest_that_cannot_be_meant_is_a_message_also_with_anyway(made: Bed
         ("flags.repeat", "2", "flags.repeat"),
         ("flags.links", "warp", "flags.links"),
         ("flags.rtt_tolerance.ratio", -1, "flags.rtt_tolerance.ratio"),
-        ("plan.scenarios", {}, "contradicts itself"),
+        ("plan.scenarios", {}, "plan.scenarios"),
+        ("plan.scenarios", [], "contradicts itself"),
         ("plan.config", [], "plan.config"),
         ("machine", None, "machine"),
         ("machine.cores", 10**40, "machine.cores"),
@@ -368,3 +370,30 @@ def test_a_manifest_that_cannot_be_meant_is_a_message_also_with_anyway(made: Bed
         (first / MANIFEST).write_text(json.dumps(held))
         done = called("rerun", str(first), "--anyway")
         assert isinstance(done.exception, UsageError) and words in str(done.exception), (place, done.exception)
+
+
+def test_a_run_that_found_out_its_dilations_is_repeated_with_these_in_its_order(
+    made: Beds, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    loads = tmp_path / "loads.json"
+    block = {"type": "write", "target": "leader", "data": {"keySize": 8, "valSize": 9}}
+    loads.write_text(
+        json.dumps({"scenarios": [{**block, "load": {"total": 9 + n, "clients": 1, "conns": 1}} for n in range(3)]})
+    )
+    found: dict[int, int] = {9: 4, 10: 1, 11: 4}
+    monkeypatch.setattr(
+        capacity,
+        "dilations",
+        lambda plan, known: {item.name: found[item.total or 0] for item in plan.scenario_set.scenarios},
+    )
+    result = measure(CONFIG, loads, tmp_path / "out.csv", dilation="auto")
+    found |= {11: 1}  # by what else was measured since
+    (order, repeats) = prepare_rerun(result.directory)
+    planned = [(item.scheduled.scenario.total, item.dilation) for item in order.plan.scenarios]
+    assert planned == [(10, 1), (9, 4), (11, 4)] and not repeats.differences
+    path = result.directory / MANIFEST
+    content = json.loads(path.read_text())
+    content["plan"]["scenarios"][0]["dilation"] = 10**9
+    path.write_text(json.dumps(content))
+    with pytest.raises(UsageError, match="dilation"):
+        prepare_rerun(result.directory)
