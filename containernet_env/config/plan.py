@@ -55,8 +55,8 @@ AUTO = 0
 """The dilation that leaves to this machine how slow each scenario runs."""
 CPU_PERIOD_US = 100_000
 """The kernel's default CFS period; a quota is cpus * period."""
-CPU_PERIOD_MAX_US = 1_000_000
-"""The kernel's longest one."""
+CPU_PERIOD_MAX_US, CPU_QUOTA_MIN_US = 1_000_000, 1000
+"""The kernel's longest period and least quota (max_cfs_quota_period, min_cfs_quota_period of kernel/sched/core.c)."""
 TCP_RTO_MIN_MS = 200
 """The shortest retransmission timeout of Linux's TCP (TCP_RTO_MIN)."""
 

@@ -15,6 +15,7 @@ from containernet_env.config.plan import (
     AUTO,
     CPU_PERIOD_MAX_US,
     CPU_PERIOD_US,
+    CPU_QUOTA_MIN_US,
     TCP_RTO_MIN_MS,
     HostPlan,
     Plan,
@@ -538,6 +539,9 @@ def dilated(plan: Plan) -> Plan:
         for scenario in (planned.scheduled.scenario for planned in plan.scenarios):
             load = scenario if scenario.search is None else scenario.probe(scenario.search.low)
             _check_slowed(slowed(load, factor))
+        for node in plan.config.hosts:
+            if node.cpus is not None and node.cpus / factor * CPU_PERIOD_MAX_US < CPU_QUOTA_MIN_US:
+                raise ValueError(f"the CPU limit of {node.name} would be below 1 ms in each second")
     except ValueError as error:
         raise UsageError(f"dilation={factor} is too much for {plan.config.path}: {error}") from error
     topology = Topology(plan.topology.hosts, plan.topology.switches, links)

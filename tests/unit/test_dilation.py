@@ -219,6 +219,7 @@ def test_the_factor_of_the_topology_counts_where_no_option_names_one(tmp_path: P
         ({}, {"timeout": "2000s"}, 2, "timeout of .* would take 4000s, more than"),
         ({}, {"rate": 0.1, "duration": "20s"}, 2, "the rate of .* would be below 0.1/s"),
         ({"client": {"bandwidth": 0.01}}, {}, 11, "rate_bps must be 1000 to"),
+        ({"client": {"cpus": 0.01}}, {}, 11, "the CPU limit of benchmark would be below 1 ms in each second"),
         ({}, {"total": None, "search": {"p99": "50ms", "from": 2}}, 21, "the rate of .* would be below 0.1/s"),
     ],
 )
