@@ -349,20 +349,26 @@ class NetworkFile(RunFile):
     proofs: list[Proof]
 
 
-def _described(value: type[ScenarioOutcome | ExecutedEvent]) -> dict[str, Any]:
-    """The fields of a value that are annotated with a description; one with another default than None must be there."""
+def _described(value: type[ScenarioOutcome | ExecutedEvent], **absent: Any) -> dict[str, Any]:
+    """The fields of a value that are annotated with a description; one with another default than None must be there.
+
+    ``absent``: what it means where one is not there, which files of earlier versions lack.
+    """
     types = get_type_hints(value, include_extras=True)
     found = {field.name: field for field in fields(value) if get_origin(types[field.name]) is Annotated}
     return {
         name: (
             types[name],
-            Field(default=None if field.default is None else ..., description=types[name].__metadata__[0]),
+            Field(
+                default=absent.get(name, None if field.default is None else ...),
+                description=types[name].__metadata__[0],
+            ),
         )
         for name, field in found.items()
     }
 
 
-OF_OUTCOME = _described(ScenarioOutcome)
+OF_OUTCOME = _described(ScenarioOutcome, dilation=1)
 _OutcomeLine: Any = create_model("_OutcomeLine", __base__=RunFile, **OF_OUTCOME)
 
 

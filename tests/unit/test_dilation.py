@@ -38,6 +38,8 @@ from containernet_env.report import runs
 from containernet_env.results import capacity
 from containernet_env.results.capacity import MachineKey
 from containernet_env.results.columns import COLUMNS
+from containernet_env.results.run_directory import scenario_line
+from containernet_env.results.run_files import ScenarioLine
 from containernet_env.results.statistics import decode
 from containernet_env.runs.follow import timeout_s
 from containernet_env.runs.keeper import slower
@@ -363,3 +365,13 @@ def test_a_scenario_may_take_so_many_times_as_long() -> None:
 def test_the_time_left_is_in_real_time() -> None:
     load = replace(write("w"), total=None, duration_ns=10**10)
     assert _Running(PlannedScenario(ScheduledScenario(load, 1), False, 40.0, 4), 0.0).place(0, 10.0) == "10 of 40 s"
+
+
+@pytest.mark.simulated()
+def test_a_line_of_an_earlier_version_is_of_real_time() -> None:
+    bench = Bench(write("w"))
+    bench.server.answer(Answer(result_of(9), None))
+    bench.run()
+    line = scenario_line(bench.outcomes[0]).model_dump(by_alias=True)
+    assert line.pop("dilation") == 1
+    assert ScenarioLine.model_validate(line).dilation == 1
