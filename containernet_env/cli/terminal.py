@@ -239,7 +239,7 @@ class TerminalProgress(StageLines):
         elapsed_s = now - running.began
         counted_s = elapsed_s if running.probe is None else now - running.probe[2]
         rate = done / counted_s if counted_s > 0 else 0.0
-        speed = f"{rate_text(rate)}/s{f', {errors:,} failed' if errors else ''}"
+        speed = f"{rate_text(rate * running.planned.dilation)}/s{f', {errors:,} failed' if errors else ''}"
         place = running.place(done, elapsed_s)
         if self._live is not None:
             of_scenario, of_matrix = self._live.task_ids

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import UsageError
-from containernet_env.cli.terminal import _Running
-from containernet_env.config.plan import AUTO, PlannedScenario, PlanOptions, cell_hash, config_hash, plan_values
+from containernet_env.config.plan import AUTO, PlanOptions, cell_hash, config_hash, plan_values
 from containernet_env.config.planning import build_plan, dilated, with_dilations
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
@@ -360,11 +359,6 @@ def test_a_file_that_cannot_hold_the_factor_takes_no_slowed_rows(tmp_path: Path)
 
 def test_a_scenario_may_take_so_many_times_as_long() -> None:
     assert timeout_s(write("w"), dilation=20) == 20 * timeout_s(write("w"))
-
-
-def test_the_time_left_is_in_real_time() -> None:
-    load = replace(write("w"), total=None, duration_ns=10**10)
-    assert _Running(PlannedScenario(ScheduledScenario(load, 1), False, 40.0, 4), 0.0).place(0, 10.0) == "10 of 40 s"
 
 
 @pytest.mark.simulated()

@@ -67,6 +67,20 @@ def test_without_a_terminal_a_long_scenario_says_how_far_it_and_the_matrix_are(m
     assert lines[2] == "[2/2] timed: 20 of 60 s, 500/s, about 40 s left (all scenarios: 10 s)"
 
 
+def test_a_slowed_scenario_takes_real_time_at_a_rate_in_emulated_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = replace(planned(TIMED, 240.0), dilation=4)
+    terminal = Terminal(monkeypatch, slow, slow)
+    terminal.scenario_started(slow)
+    terminal.passes(20, 2500, 0)
+    assert terminal.text.splitlines() == [
+        "[1/2] timed: 20 of 240 s, 500/s, about 3 min 40 s left (all scenarios: 7 min 40 s)"
+    ]
+    terminal.scenario_ended(replace(ended(TIMED, 60.0), dilation=4))
+    terminal.scenario_started(slow)
+    terminal.passes(20, 2500, 0)
+    assert terminal.text.splitlines()[-1].endswith("(all scenarios: 3 min 40 s)")
+
+
 @pytest.mark.parametrize("live", [False, True])
 def test_a_search_says_which_probe_is_made_and_how_long_all_of_them_take(
     monkeypatch: pytest.MonkeyPatch, live: bool
