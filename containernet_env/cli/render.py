@@ -298,9 +298,9 @@ def machine_lines(
         section = KINDS[plan.store.name].section
         yield f'  with a faster disk, or "data": "tmpfs" in "{section}", it measures less of the disk'
     if (cost := carries.forwarding) is not None:
-        mbps = cost.frames_per_s * cost.frame_bytes * 8 / 1e6
-        size = f"{rounded(mbps)} Mbit/s in frames of {cost.frame_bytes:.0f} bytes"
-        yield f"the links carry about {rounded(cost.frames_per_s)} frames/s, {size}"
+        frames_per_s = plan.dilation * cost.frames_per_s
+        size = f"{rounded(frames_per_s * cost.frame_bytes * 8 / 1e6)} Mbit/s in frames of {cost.frame_bytes:.0f} bytes"
+        yield f"the links carry about {rounded(frames_per_s)} frames/s, {size}"
     yield from _unproved(plan)
     yield from _scenarios(plan, carries)
 

@@ -461,8 +461,9 @@ def dilations(plan: Plan, known: MachineCosts) -> dict[str, int]:
 
 
 def _sync_ns(plan: Plan, known: MachineCosts) -> float | None:
+    """The median fdatasync, in emulated time."""
     syncs = [sample.median_ns for sample in known.syncs if sample.data == plan.config.etcd.data]
-    return median(syncs) if syncs else None
+    return median(syncs) / plan.dilation if syncs else None
 
 
 def advice(plan: Plan, outcome: ScenarioOutcome, known: MachineCosts) -> str | None:
@@ -492,9 +493,7 @@ class _Weigher:
         self._samples = [sample for sample in samples if sample.store == plan.store.name]
         self._members = [member.name for member in plan.topology.members]
         # Many requests would have to be drawn for the median under jitter, which moves it by less than its own spread.
-        self._floor = Floor(
-            plan.store, _without_jitter(plan.topology), dict.fromkeys(self._members, sync_ns / plan.dilation)
-        )
+        self._floor = Floor(plan.store, _without_jitter(plan.topology), dict.fromkeys(self._members, sync_ns))
         limits = [node.cpus for node in plan.config.nodes]
         self._estimator = Estimator(plan.topology, limits, plan.options.machine_cores, plan.config.etcd.leader)
         self._leader = self._estimator.fastest_leader

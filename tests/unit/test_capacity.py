@@ -343,6 +343,14 @@ def printed(plan: Plan, costs: MachineCosts, memory: tuple[int, int] = MEMORY) -
     return list(machine_lines(plan, carried(plan, costs), "Some CPU", *memory))
 
 
+def test_where_everything_runs_slower_disk_and_links_are_faster(tmp_path: Path) -> None:
+    costs = known(sample(), sync_ms=20)
+    plain, slow = ("\n".join(printed(plan_of(tmp_path, WRITE, dilation=factor), costs)) for factor in (1, 4))
+    assert "an fdatasync takes 20.00 ms" in plain and "it measures less of the disk" in plain
+    assert "an fdatasync takes 5.00 ms" in slow and "it measures less of the disk" not in slow
+    assert "the links carry about 18,000 frames/s" in plain and "the links carry about 72,000 frames/s" in slow
+
+
 def test_what_check_prints_of_a_machine(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     """A disk is named where an fdatasync is a large part of a floor: of 6 ms to the leader, 12 and its time beyond."""
     small = plan_of(tmp_path, *MANY, replace(READ, name="read-l", consistency="l"))
