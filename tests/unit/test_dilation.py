@@ -127,11 +127,12 @@ def test_what_was_measured_is_in_emulated_time_and_work_stays_work() -> None:
     assert ratios(counted, emulated(counted, 2)) == {}
     event = Disruption(verb="delay", target="m", at_ns=1, for_ns=1, value=5_000_000)
     planned = ScheduledScenario(replace(write("w"), events=(event,)), 1)
+    acts: list[Any] = [("event", "delay"), ("for", "reset")]
     done = Disruptions(
         "1",
         tuple(
             ExecutedEvent(1, 1, cause, verb, "m", 20_000_000, ("m",), 4, 400, 8, answered_ns=800)
-            for cause, verb in (("event", "delay"), ("for", "reset"))
+            for cause, verb in acts
         ),
     )
     outcome = ScenarioOutcome(planned, "now", 1, disruptions=done)
@@ -323,14 +324,15 @@ def test_an_election_is_explained_by_what_happened_in_real_time() -> None:
     """A member was away for less than an election; the moment at which it answered is one of the machine's clock."""
     load = replace(write("w"), events=(Disruption(verb="freeze", target="leader", at_ns=10**9),))
     bench = Bench(load, dilation=4)
+    acts: list[Any] = [
+        ("event", "freeze", 4 * 10**9, None),
+        ("for", "thaw", 4 * 10**9 + 10**8, 4 * 10**9 + 18 * 10**8),
+    ]
     done = Disruptions(
         "1",
         tuple(
             ExecutedEvent(1, 1, cause, verb, "m", None, ("m",), None, at_ns, at_ns, leader="m", answered_ns=late)
-            for cause, verb, at_ns, late in (
-                ("event", "freeze", 4 * 10**9, None),
-                ("for", "thaw", 4 * 10**9 + 10**8, 4 * 10**9 + 18 * 10**8),
-            )
+            for cause, verb, at_ns, late in acts
         ),
     )
     real = ScenarioOutcome(ScheduledScenario(load, 1), "now", 1, load=result_of(9), disruptions=done)
