@@ -1,6 +1,6 @@
 """The same scenarios at several dilations, interleaved: how far their figures agree, and what each costs.
 
-``sudo .venv/bin/python bench/dilation`` prints the tables of README.md.
+``sudo .venv/bin/python bench/dilation`` prints the tables of docs/dilation.md.
 """
 
 from __future__ import annotations
