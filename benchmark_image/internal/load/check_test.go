@@ -194,3 +194,48 @@ func TestReadsWithoutARevision(t *testing.T) {
 		assert.Equal(t, run.CheckRevision(request, step.revision, 1, false), step.want, "revision %d after 7", step.revision)
 	}
 }
+
+// TestAReadIsHeldToTheAcknowledgedWrites has a write of a key acknowledged at revision 5, and then reads the key.
+func TestAReadIsHeldToTheAcknowledgedWrites(t *testing.T) {
+	const run, key = 7, 3
+	values := keys.NewValues(40, 1)
+	version := func(number int) []byte {
+		head, tail := values.Version(nil, key, keys.ID{Run: run, Number: number})
+		return append(head, tail...)
+	}
+	for name, c := range map[string]struct {
+		value        []byte // nil: none is there
+		revision     int64  // below 0: the write was not acknowledged
+		serializable bool
+		want         error
+	}{
+		"as acknowledged":                   {version(0), 5, false, nil},
+		"a later write of others":           {values.At(key), 6, false, nil},
+		"an older version":                  {values.At(key), 4, false, errStale},
+		"an older version, serializable":    {values.At(key), 4, true, nil},
+		"another version at the revision":   {values.At(key), 5, false, errOtherWriter},
+		"no longer there":                   {nil, 0, false, errLost},
+		"no longer there, serializable":     {nil, 0, true, nil},
+		"not there, and not acknowledged":   {nil, -1, false, nil},
+		"of a write that was not sent":      {version(2), 6, false, errNoWriter},
+		"of a request that writes no value": {version(1), 6, false, errNoWriter},
+	} {
+		promises := NewPromises(10)
+		reads := &Reads{Prefix: "p", KeySize: 2, Order: at(key), Space: 10, Verify: values, Promises: promises, Complete: true}
+		reads.Span.Serializable = c.serializable
+		puts := &Puts{Prefix: "p", KeySize: 2, Order: at(key), Values: values, Unique: true, Promises: promises}
+		mixed := &Mixed{Puts: puts, Reads: reads, Ratio: 0.5, Draw: func(n uint64) float64 { return float64(n % 2) }}
+		r := NewRun(Options{ID: run, Clients: 1, Pacer: Pacer{Total: 9}, Targeter: mixed, Promises: promises})
+		write, _ := r.Ask(0)
+		assert.OK(t, r.CheckRevision(write, 5, 1, c.revision >= 0))
+		read, _ := r.Ask(0)
+		read.actual++ // the clock need not have moved since
+		var wrong error
+		if c.value == nil {
+			wrong = read.CheckCounts(0, 0, false)
+		} else {
+			wrong = read.Check([]byte("p03"), c.value, c.revision)
+		}
+		assert.Equal(t, wrong, c.want, "%s", name)
+	}
+}
