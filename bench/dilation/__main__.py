@@ -51,9 +51,9 @@ def scenarios(loads: Sequence[Any]) -> dict[str, Any]:
 
 
 LOADS = {
-    "one client": {"total": 300, "clients": 1, "conns": 1},
-    "100/s": {"duration": "10s", "rate": 100, "arrival": "poisson", "clients": 100, "conns": 10},
-    "20 clients": {"total": 6000, "clients": 20, "conns": 5},
+    "one client": {"total": 150, "clients": 1, "conns": 1},
+    "100/s": {"duration": "5s", "rate": 100, "arrival": "poisson", "clients": 100, "conns": 10},
+    "20 clients": {"total": 3000, "clients": 20, "conns": 5},
 }
 
 
