@@ -361,6 +361,9 @@ def _median(samples: Sequence[CostSample], name: str) -> float:
 Resource = Literal["machine", "links", "generator", "client"]
 """The resource that may be too small: all cores together, the one core of the link emulator or of the load generator,
 the CPU limit of the client's host."""
+_DILATED_SHARE = 0.5
+"""What a dilation leaves of the resource to a scenario. Where all of it was used, the generator waited for a core for 6
+to 17 % of the time (eight writes on two cores), and for 2 % where half was; 5 % make a row not valid."""
 _SLOW_SYNC_SHARE = 0.5
 """If an fdatasync takes a larger share of a write's floor, the scenario mainly measures the disk."""
 
@@ -558,7 +561,7 @@ class _Weigher:
             fits_per_s = self._dilation * enough * 1e9 / each_ns
             clients = None if scenario.is_open else int(fits_per_s * alone_s + 1e-6)
             has = {"machine": float(self._cores), "client": enough}.get(resource, 1.0)
-            slower = math.ceil(rate * each_ns / 1e9 / enough)
+            slower = math.ceil(rate * each_ns / 1e9 / (_DILATED_SHARE * enough))
             dilation = slower if resource != "client" and slower <= DILATION_MAX else None
             found = Shortage(scenario, resource, cores, has, enough, fits_per_s, clients, dilation=dilation)
             if resource == "machine":

@@ -298,7 +298,7 @@ def test_only_rows_that_nothing_but_want_of_cores_spoils_tell_a_cost() -> None:
 
 # --- what would make a row valid --------------------------------------------------------------------------------------
 
-FITS = "it fits with about 10 clients, a rate of 510/s, 4 cores, CPU limits that add up to 1 core or a dilation of 2"
+FITS = "it fits with about 10 clients, a rate of 510/s, 4 cores, CPU limits that add up to 1 core or a dilation of 4"
 
 
 def test_a_row_that_is_not_valid_says_what_would_fit(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_a_row_that_is_not_valid_says_what_would_fit(tmp_path: Path) -> None:
 
 def test_a_run_weighs_its_own_costs_and_those_that_are_kept(tmp_path: Path, place: Path) -> None:
     own = (
-        "it fits with about 77 clients, a rate of 4,200/s, 3 cores, CPU limits that add up to 1 core or a dilation of 2"
+        "it fits with about 77 clients, a rate of 4,200/s, 3 cores, CPU limits that add up to 1 core or a dilation of 3"
     )
     assert costs_module.advised(plan_of(tmp_path), KEY, outcome("generator_waited")).advice == own
     capacity.add(KEY, [sample()], [])
