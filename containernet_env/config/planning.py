@@ -490,16 +490,16 @@ def _estimator(topology: Topology, config: Config, options: PlanOptions, factor:
     return Estimator(topology, [node.cpus for node in config.nodes], cores, config.etcd.leader)
 
 
-def with_dilations(plan: Plan, factors: Mapping[str, int], more: Sequence[PlannedScenario] = ()) -> Plan:
+def with_dilations(plan: Plan, factors: Mapping[str, int]) -> Plan:
     """A plan whose scenarios run as much slower than real time as ``factors`` says by their names, 1 for others.
 
-    Those with equal factors follow each other, on one testbed. ``more`` comes after all of these, as it is. Raises
-    ``UsageError`` where something cannot be as slow as that.
+    Those with equal factors follow each other, on one testbed. Raises ``UsageError`` where something cannot be as slow
+    as that.
     """
     factor_of = {
         planned.scheduled.scenario.name: factors.get(planned.scheduled.scenario.name, 1) for planned in plan.scenarios
     }
-    for factor in {*factor_of.values(), *(planned.dilation for planned in more)}:
+    for factor in {*factor_of.values()}:
         dilated(plan.at(factor))
     ordered = sorted(
         (planned.scheduled for planned in plan.scenarios),
@@ -510,7 +510,7 @@ def with_dilations(plan: Plan, factors: Mapping[str, int], more: Sequence[Planne
         estimator = _estimator(plan.topology, plan.config, plan.options, factor)
         scenarios += _plan_scenarios([*held], plan.dataset, estimator, plan.options.fresh, factor)
     around_s = (plan.estimated_s - sum(planned.estimated_s for planned in plan.scenarios)) / len(plan.cluster_ends)
-    changed = replace(plan, scenarios=(*scenarios, *more))
+    changed = replace(plan, scenarios=tuple(scenarios))
     estimated_s = around_s * len(changed.cluster_ends) + sum(planned.estimated_s for planned in changed.scenarios)
     return replace(changed, estimated_s=estimated_s)
 

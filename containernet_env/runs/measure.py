@@ -205,7 +205,12 @@ class _Run:
                 break
 
     def _slower(self) -> tuple[PlannedScenario, ...] | None:
-        """The scenarios, and again those whose last row is not valid for want of cores, at a larger dilation."""
+        """The scenarios, and again those whose last row is not valid for want of cores, at a larger dilation.
+
+        ``None`` without any, and where not all scenarios were measured.
+        """
+        if not all(map(was_measured, self._keeper.outcomes)):
+            return None
         last = {(it.scheduled.scenario.name, it.scheduled.repetition): it for it in self._keeper.outcomes}
         key, again = MachineKey.of(self._manifest.machine), []
         for outcome in last.values():

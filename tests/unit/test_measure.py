@@ -137,6 +137,14 @@ def test_auto_tries_what_lacked_cores_once_more_on_a_slower_testbed(run: Run, mo
     assert any("once more, at a larger dilation: write-leader-50x1x1-4B-64B at 5" in note for note in run.told.notes)
 
 
+def test_auto_tries_nothing_once_more_where_rows_have_no_place(run: Run, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(measure_module, "slower", lambda plan, key, outcome: 5)
+    monkeypatch.setattr(capacity, "read", lambda key: (capacity.MachineCosts(machine=key), None))
+    run.beds.special = {1: filling(run)}
+    run.fails(RowsNotWrittenError, repeat=3, dilation="auto")
+    assert [bed.plan.dilation for bed in run.beds] == [1]
+
+
 @pytest.mark.parametrize("error", [BrokenPipeError(32, "Broken pipe"), SystemExit(1), ValueError("closed")])
 def test_a_progress_that_raises_ends_nothing_and_repeats_nothing(run: Run, error: BaseException) -> None:
     """`run ... | head`: a row counted as left only after the console took its line, and was appended again."""
