@@ -166,7 +166,8 @@ python_lane() {
         env PYTHONHASHSEED=0 "${PYTEST[@]}" --basetemp "$scratch/exact" -n 2 tests/input tests/unit # the longest first
     ! chosen local || pytest_step tests/local
     ! chosen seeds || step "pytest, many seeds" \
-        env PYTHONHASHSEED=0 CONTAINERNET_ENV_SEEDS=long "${PYTEST[@]}" --basetemp "$scratch/seeds" -n 2 tests/unit tests/input
+        env PYTHONHASHSEED=0 CONTAINERNET_ENV_SEEDS=long "${PYTEST[@]}" --basetemp "$scratch/seeds" -n 2 \
+        tests/unit tests/input
 }
 
 # The ring proves some files: while none of them has changed since it passed, it need not run.

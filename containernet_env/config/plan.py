@@ -101,8 +101,8 @@ class PlanOptions:
     dilation: Annotated[
         int | None,
         Option(
-            "Run the testbed N times slower than real time; figures are in the time that it emulates. auto: each "
-            "scenario as slow as this machine needs for a valid row.",
+            "Run the testbed N times slower than real time; figures are in the time that it emulates. auto, of `run` "
+            "alone: each scenario as slow as this machine needs for a valid row.",
             0,
             DILATION_MAX,
             metavar="N|auto",

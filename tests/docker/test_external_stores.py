@@ -62,7 +62,7 @@ def set_up(kind: str) -> Any:
 
 
 class Consul(Service):
-    """Three agents that answer nobody without a token."""
+    """Three agents that refuse requests without a token."""
 
     token = "3f1a2b4c-0000-4000-8000-000000000001"
 

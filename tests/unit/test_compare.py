@@ -477,7 +477,7 @@ def test_rows_of_the_seeds_form_with_other_request_counts_are_not_merged(tmp_pat
 
 
 def test_what_results_prints(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """Three experiments of one name, which can be told apart; and names that move no cursor and are no markup."""
+    """Three experiments of one name are distinguished; names move no cursor and are no markup."""
     two = {"Requests/sec": "10", "50%": "0.02", "ScenarioHash": "s1"}
     more = {"ClientCount": "1000", "ScenarioHash": "s2", "ReadLimit": "1234567"}
     rows = [two, two | {"Requests/sec": "12", "50%": "0.03"}, two | {"Valid": "no"}, two | {"Error": "no leader"}]

@@ -98,7 +98,7 @@ FULL, NO_LINK = "out.csv cannot be written: No space left on device", ["not run:
 
 
 def on_a_full_disk(bench: Bench) -> None:
-    """Measuring on would take hours for rows that nobody gets."""
+    """Measuring on would take hours for rows that reach no file."""
     bench.leave = lambda outcome: (bench.outcomes.append(outcome), FULL)[1]
 
 

@@ -139,7 +139,7 @@ def test_a_row_that_is_not_valid_is_marked_in_its_line_and_in_the_table(monkeypa
     for effect, words in marks.items():
         terminal = Terminal(monkeypatch, planned(WRITE))
         terminal.scenario_started(planned(WRITE))
-        outcome = replace(ended(WRITE, 2.0), findings=(Finding("links_paused", effect, "they stood still"),))
+        outcome = replace(ended(WRITE, 2.0), findings=(Finding("links_paused", effect, "they were paused"),))
         terminal.scenario_ended(outcome)
         assert terminal.text.splitlines()[0].endswith(words), effect
         assert outcome.verdict is not None and table(outcome).split()[-1] == outcome.verdict.valid

@@ -390,7 +390,7 @@ def test_the_run_of_a_csv_is_its_newest(tmp_path: Path, directory: RunDirectory)
     newer = RunDirectory(tmp_path / "out.csv", "run-2")
     newer.add_event("run_began", "run run-2")  # one that failed at once has no manifest
     assert "manifest.json is missing" in answer("show", tmp_path / "out.csv")
-    (newer.path.parent / "zz-notes").mkdir()  # somebody else's folder
+    (newer.path.parent / "zz-notes").mkdir()  # a folder of another program
     assert find_run(tmp_path / "out.csv") == find_run(tmp_path / "out.runs") == newer.path
     with pytest.raises(UsageError, match=r"nothing.csv is no run"):
         find_run(tmp_path / "nothing.csv")

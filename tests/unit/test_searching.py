@@ -384,7 +384,7 @@ COURSES: dict[str, tuple[Search, Store, str, float | None, int | None]] = {
     "it never holds": (search(), carries(0), "from", None, 6),
     "the lowest rate holds sometimes": (search(high=20), SOMETIMES, "from", None, None),
     "it always holds": (search(high=5000), carries(9000), "to", 5000, 6),
-    # Above it nobody can tell; the rate that held is known all the same.
+    # Above it the result is unknown; the rate that held is known all the same.
     "a limit of the generator": (search(), up_to(3000, carries(3000), "generator"), "generator", 3000, 9),
     "a limit of the machine": (search(), up_to(3000, carries(3000), "machine"), "machine", 3000, 9),
     "a limit at the highest rate alone": (search(high=5000), LIMIT_AT_4999, "machine", 4999, None),

@@ -491,7 +491,7 @@ def test_what_has_ended_meanwhile_is_why_it_cannot_be_turned(monkeypatch: Patch)
         made, standing = left(first, monkeypatch)
         told = len(made.events)
         strike(made)
-        assert len(made.events) == told, "the run before is told nothing any more: its files are sealed"
+        assert len(made.events) == told, "the run before gets no more events: its files are sealed"
         assert standing.take() is made.bed and standing.take() is None
         with pytest.raises(RunError, match=why):
             turned(made, second)

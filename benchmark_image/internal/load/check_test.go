@@ -221,7 +221,8 @@ func TestAReadIsHeldToTheAcknowledgedWrites(t *testing.T) {
 		"of a request that writes no value": {version(1), 6, false, errNoWriter},
 	} {
 		promises := NewPromises(10)
-		reads := &Reads{Prefix: "p", KeySize: 2, Order: at(key), Space: 10, Verify: values, Promises: promises, Complete: true}
+		reads := &Reads{Prefix: "p", KeySize: 2, Order: at(key), Space: 10, Verify: values, Promises: promises}
+		reads.Complete = true
 		reads.Span.Serializable = c.serializable
 		puts := &Puts{Prefix: "p", KeySize: 2, Order: at(key), Values: values, Unique: true, Promises: promises}
 		mixed := &Mixed{Puts: puts, Reads: reads, Ratio: 0.5, Draw: func(n uint64) float64 { return float64(n % 2) }}
