@@ -106,7 +106,7 @@ class PlanOptions:
             0,
             DILATION_MAX,
             metavar="N|auto",
-            commands=("run", "sweep"),
+            commands=_EACH,
         ),
     ] = None
     fresh: Annotated[bool, Option("A new cluster for each repetition; without it all share one.")] = False

@@ -23,12 +23,13 @@ from containernet_env.base.units import parse_bandwidth, parse_duration
 from containernet_env.containernet.docker import held_line, read_more
 from containernet_env.containernet.links import NetworkLink
 from containernet_env.hosts.netns import ProcessGoneError
+from containernet_env.model.dilation import emulated, slowed
 from containernet_env.model.hints import suggestion
 from containernet_env.model.link import Distribution, IndependentLoss, Jitter, Loss
 from containernet_env.network import measure
 from containernet_env.network.interface import Interface, has_bridge, read_addresses, read_gateway
 from containernet_env.network.link import Fabric
-from containernet_env.network.measure import Capture
+from containernet_env.network.measure import Capture, Throughput
 
 # How long ping waits for the answer to its last request (MAXWAIT in iputils).
 _ANSWER_S = 10.0
@@ -101,6 +102,10 @@ class LiveLinks:
 
         def linksBetween(self, node1: Any, node2: Any) -> list[NetworkLink]: ...
 
+    dilation = 1
+    """How many times slower than real time the network runs; ``change_link`` and the measurements are in emulated
+    time."""
+
     # --- one link ----------------------------------------------------------------------------------------------
 
     def link_between(self, node1: Any, node2: Any) -> NetworkLink:
@@ -119,7 +124,7 @@ class LiveLinks:
         link = self.link_between(node1, node2)
         from_first = "a_to_b" if link.intf1.node is self._node(node1) else "b_to_a"
         sides = [from_first] if one_way else ["a_to_b", "b_to_a"]
-        return link.held.change_directions(dict.fromkeys(sides, values))
+        return link.held.change_directions(dict.fromkeys(sides, slowed(values, self.dilation)))
 
     def set_delay(self, node1: Any, node2: Any, delay: str | int, *, one_way: bool = False) -> int:
         """Change the delay: text with a unit ("10ms"), or nanoseconds. See ``change_link``."""
@@ -312,7 +317,8 @@ class LiveLinks:
         output("*** Results: \n")
         for node, other, (sent, received, *rtt) in found:
             times = "/".join(f"{value:.3f}" for value in rtt)
-            output(f" {node.name}->{other.name}: {sent}/{received}, rtt min/avg/max/mdev {times} ms\n")
+            real = f" ({rtt[1] * self.dilation:.3f} ms in real time)" if self.dilation > 1 else ""
+            output(f" {node.name}->{other.name}: {sent}/{received}, rtt min/avg/max/mdev {times} ms{real}\n")
         return found
 
     def _ping_each(
@@ -329,12 +335,12 @@ class LiveLinks:
         if not hosts:
             output("*** Ping: testing ping reachability\n")
         nodes = [self._node(host) for host in hosts or self.hosts]
-        timeout_s, found = _seconds(timeout), []
+        timeout_s, found = _seconds(timeout) * self.dilation, []
         for node in nodes:
             output(f"{node.name} -> ")
             others = [(other, _address(other)) for other in nodes if other is not node and other.intfs]
             for other, target in [(None, address)] if address else others:
-                rtt_ms = _ping_once(node, target, timeout_s)
+                rtt_ms = emulated(_ping_once(node, target, timeout_s), self.dilation, "_ms")
                 found.append((node, other, rtt_ms))
                 name = target if other is None else other.name
                 output(f"{'X' if rtt_ms is None else name} ")
@@ -364,10 +370,15 @@ class LiveLinks:
             raise UsageError(f"iperf is between two hosts, not {len(ends)}")
         client, server = ends
         output(f"*** Iperf: testing TCP bandwidth between {client.name} and {server.name}\n")
-        found = measure.measure(client.pid, server.pid, _address(server), seconds, port)
+        found = self.throughput(client, server, seconds, port)
         result = [format_rate(found.rate_bps, fmt)] * 2
         output(f"*** Results: {result}\n")
         return result
+
+    def throughput(self, client: Any, server: Any, seconds: float, port: int = 0) -> Throughput:
+        """One TCP flow between two hosts for so many seconds; see ``measure.measure``."""
+        found = measure.measure(client.pid, server.pid, _address(server), seconds * self.dilation, port)
+        return emulated(found, self.dilation)
 
     def monitor(
         self, hosts: Iterable[Any] | None = None, timeoutms: int | None = -1

@@ -21,12 +21,12 @@ from mininet.node import Host, Switch
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError, UsageError
 from containernet_env.containernet.docker import Docker
+from containernet_env.model.dilation import emulated, slowed
 from containernet_env.model.hints import suggestion
 from containernet_env.model.link import DirectionSpec
 from containernet_env.model.usage import Leadership
-from containernet_env.network import measure
 from containernet_env.network.interface import MTU_BYTES
-from containernet_env.network.measure import check_path
+from containernet_env.network.measure import Throughput, check_path
 
 Command = Callable[[Any, list[str]], str]
 """Carries out a command, given the network or its ``Crashes`` and the words after the verb; returns its output.
@@ -303,9 +303,15 @@ def iperf(net: Any, words: list[str]) -> str:
     if len(names) != 2 or names[0] == names[1]:
         raise _usage(iperf)
     one, two = (_host(net, name) for name in names)
-    found = measure.measure(one.pid, two.pid, two.IP(), seconds)
-    rate = found.rate_bps / 1e6
-    return f"{one.name} -> {two.name}: {rate:.1f} Mbit/s over {found.seconds:.1f} s (TCP {found.congestion_control})"
+    found = net.throughput(one, two, seconds)
+    text = f"{_flow(found)} (TCP {found.congestion_control})"
+    if net.dilation > 1:
+        text += f"; in real time {_flow(slowed(found, net.dilation))}"
+    return f"{one.name} -> {two.name}: {text}"
+
+
+def _flow(found: Throughput) -> str:
+    return f"{found.rate_bps / 1e6:.1f} Mbit/s over {found.length_s:.1f} s"
 
 
 def capture(net: Any, words: list[str]) -> str:
@@ -337,14 +343,14 @@ def links(net: Any, words: list[str]) -> str:
     """links: every link, up or down, with the delay, jitter, rate, queue and loss in force."""
     if words:
         raise _usage(links)
-    lines = [_describe_link(link) for link in net.links] or ["there are no links"]
+    lines = [_describe_link(link, net.dilation) for link in net.links] or ["there are no links"]
     if net.parted:
         lines.append(f"partition: {' | '.join(' '.join(names) for names in net.parted)}; `heal` ends it")
     return "\n".join(lines)
 
 
-def _describe_link(link: Any) -> str:
-    held = link.read_back()
+def _describe_link(link: Any, dilation: int) -> str:
+    held = emulated(link.read_back(), dilation)
     ends = f"{_end(link.intf1)} <-> {_end(link.intf2)}"
     seen = link.statistics()
     state = "up" if seen["up"] else "down"
@@ -409,6 +415,8 @@ class CommandLine(CLI):  # type: ignore[misc]
 
     def __init__(self, net: Any, *args: Any, crashes: Crashes | None = None, **options: Any) -> None:
         self.crashes = crashes or Crashes(net)
+        if net.dilation > 1:
+            self.prompt = f"containernet (dilation {net.dilation})> "
         super().__init__(net, *args, **options)
 
     @classmethod

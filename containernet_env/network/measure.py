@@ -200,16 +200,16 @@ _SILENCE_S = 0.2
 
 @dataclass(frozen=True)
 class Throughput:
-    """What arrived in ``seconds``; ``congestion_control`` is the sender's."""
+    """What arrived in ``length_s``; ``congestion_control`` is the sender's."""
 
     received_bytes: int
-    seconds: float
+    length_s: float
     congestion_control: str
 
     @property
     def rate_bps(self) -> float:
         """Bits of payload per second."""
-        return self.received_bytes * 8 / self.seconds
+        return self.received_bytes * 8 / self.length_s
 
 
 @contextmanager

@@ -20,6 +20,7 @@ class Lab(Crashes):
     def __init__(self, testbed: Testbed) -> None:
         super().__init__(testbed.net)
         self._testbed = testbed
+        self.net.dilation = testbed.emulated.dilation
 
     @property
     def names(self) -> Sequence[str]:
@@ -47,7 +48,7 @@ class Lab(Crashes):
                 problems.append(f"{name}: {error}")
 
         threads = [clock.Thread(target=restart, args=(name,), daemon=True) for name in names]
-        deadline_s = clock.monotonic() + _REJOIN_S
+        deadline_s = clock.monotonic() + _REJOIN_S * self.net.dilation
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -122,10 +122,10 @@ def prepare_shell(topology: Config | Path | str, **choices: Any) -> Plan:
     config = topology if isinstance(topology, Config) else load_config(topology)
     if config.external is not None:
         raise UsageError("this is an external cluster, so there is nothing to bring up\n  Give a topology.")
-    plan = build_plan(replace(config, dilation=1), None, _options(choices))
-    if config.dilation == 1:
-        return plan
-    return replace(plan, notes=(f"it runs in real time: the dilation of {config.path} is of runs alone", *plan.notes))
+    options = _options(choices)
+    if options.dilation == AUTO:
+        raise UsageError("dilation=auto: nothing is measured here; allowed: a number")
+    return build_plan(config, None, options)
 
 
 def _options(choices: Mapping[str, Any]) -> PlanOptions:

@@ -58,6 +58,9 @@ class FakeHost(Host):  # type: ignore[misc]
 class FakeNet(dict[str, Any]):
     """A network of these hosts; every attempt to change or measure it fails with an unexpected exception."""
 
+    dilation = 1
+    throughput = LiveLinks.throughput
+
     def __init__(self, names: Sequence[str] = ("etcd1", "etcd2"), first_pid: int = 11, kind: Any = FakeHost) -> None:
         self.hosts = [kind(name, first_pid + n, f"10.0.0.{n + 1}") for n, name in enumerate(names)]
         self.nameToNode = {host.name: host for host in self.hosts}
@@ -209,7 +212,7 @@ def test_iperf_is_measured_from_outside(
     whole = (11, 12, "10.0.0.2")
     assert [call.args for call in measure.call_args_list] == [
         *((1, 3, "10.0.0.3", 5, 5001), (1, 2, "10.0.0.2", 2, 7)),
-        *((*whole, 5.0), (*whole, 5.0), (*whole, 2.0), (12, 11, "10.0.0.1", 0.5)),
+        *((*whole, 5.0, 0), (*whole, 5.0, 0), (*whole, 2.0, 0), (12, 11, "10.0.0.1", 0.5, 0)),
     ]
     assert capsys.readouterr().out.splitlines()[0] == "etcd1 -> etcd2: 94.9 Mbit/s over 5.0 s (TCP cubic)"
     for refused in ({"l4Type": "UDP"}, {"l4Type": "SCTP"}, {"fmt": "x"}, {"hosts": mininets.hosts}):
@@ -222,6 +225,46 @@ def test_iperf_is_measured_from_outside(
             run_command(net, line)
     rates = [live_links.format_rate(rate) for rate in (7, 9_996, 1.5e6, 99.96e6, 9.45e9)]
     assert rates == ["7.00 bits/sec", "10.0 Kbits/sec", "1.50 Mbits/sec", "100 Mbits/sec", "9.45 Gbits/sec"]
+
+
+def test_a_slowed_network_is_changed_and_measured_in_emulated_time(
+    net: FakeNet, said: io.StringIO, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net.dilation = 4
+    changes = mock.Mock(return_value=7)
+    intf1, intf2 = (SimpleNamespace(node=SimpleNamespace(name=name), name=name) for name in ("etcd1", "s1"))
+    spec = LinkSpec(DirectionSpec(12 * MS, 25 * MBIT), DirectionSpec(12 * MS, 25 * MBIT))
+    link = SimpleNamespace(
+        intf1=intf1,
+        intf2=intf2,
+        held=SimpleNamespace(change_directions=changes),
+        read_back=lambda: spec,
+        statistics=lambda: {"up": True, "a_to_b": {}, "b_to_a": {}},
+    )
+    net.links, slow = [link], Measured()
+    slow.dilation, slow.links_kind, slow.linksBetween = 4, "emulator", lambda one, two: [link]
+    for change, real in {
+        "delay etcd1 s1 10ms": {"delay_ns": 40 * MS},
+        "rate etcd1 s1 100": {"rate_bps": 25 * MBIT},
+        "jitter etcd1 s1 1ms": {"jitter": Jitter("uniform", 4 * MS)},
+        "queue etcd1 s1 9": {"queue_frames": 9, "queue_bytes": None},
+    }.items():
+        verb, *words = change.split()
+        CHANGES[verb](slow, words)
+        assert changes.call_args.args == ({"a_to_b": real, "b_to_a": real},)
+    assert run_command(net, "links") == 0
+    assert "delay 3ms, bandwidth 100 Mbit/s" in capsys.readouterr().out
+    measure = mock.Mock(return_value=Throughput(12_500_000, 4.0, "cubic"))
+    monkeypatch.setattr(measuring, "measure", measure)
+    assert run_command(net, "iperf etcd1 etcd2 1") == 0 and measure.call_args.args[3] == 4.0
+    flow = "100.0 Mbit/s over 1.0 s (TCP cubic); in real time 25.0 Mbit/s over 4.0 s"
+    assert capsys.readouterr().out == f"etcd1 -> etcd2: {flow}\n"
+    echo = mock.Mock(return_value=48 * MS)
+    monkeypatch.setattr(live_links.measure, "round_trip_ns", echo)
+    assert slow.pingFull(slow.hosts[:2], 2)[0][2] == (1, 1, 12.0, 12.0, 12.0, 0.0) and echo.call_args.args[2] == 8.0
+    assert "12.000/12.000/12.000/0.000 ms (48.000 ms in real time)\n" in said.getvalue()
+    monkeypatch.setattr(CLI, "__init__", lambda *_, **__: None)
+    assert CommandLine(net).prompt == "containernet (dilation 4)> "
 
 
 def test_every_measurement_of_mininets_that_reads_programs_in_hosts_is_our_own() -> None:
@@ -581,7 +624,7 @@ def test_members_of_a_lab_join_their_cluster_again(members: Any, capsys: pytest.
             quorum.wait()
         return 1
 
-    testbed: Any = SimpleNamespace(net=members, failure=None)
+    testbed: Any = SimpleNamespace(net=members, failure=None, emulated=SimpleNamespace(dilation=1))
     testbed.faults = SimpleNamespace(
         members=("etcd1", "etcd2", "etcd3"), restart=restart, signal=lambda verb, name: members[name].kill()
     )

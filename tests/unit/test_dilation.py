@@ -44,7 +44,7 @@ from containernet_env.runs.follow import timeout_s
 from containernet_env.runs.keeper import slower
 from containernet_env.runs.load import Answer
 from containernet_env.runs.preflight import check_out
-from containernet_env.runs.prepare import prepare
+from containernet_env.runs.prepare import prepare, prepare_shell
 from tests.unit.answers import results, schema
 from tests.unit.fakes import Bench, result_of, write
 
@@ -210,6 +210,9 @@ def test_a_plan_runs_slower_in_everything_and_stays_the_same_experiment(tmp_path
 def test_the_factor_of_the_topology_counts_where_no_option_names_one(tmp_path: Path) -> None:
     topology = {"nodes": NODES, "dilation": 3}
     assert [plan_of(tmp_path, topology, [scenario()], factor).dilation for factor in (None, 5, 1)] == [3, 5, 1]
+    assert [prepare_shell(tmp_path / "topology.json", dilation=factor).dilation for factor in (None, 5, 1)] == [3, 5, 1]
+    with pytest.raises(UsageError, match="dilation=auto: nothing is measured here; allowed: a number"):
+        prepare_shell(tmp_path / "topology.json", dilation="auto")
 
 
 @pytest.mark.parametrize(
