@@ -18,8 +18,9 @@ pytestmark = [pytest.mark.root, needs_root]
 
 SCRIPT = Path(__file__).resolve().parents[2] / "proxy_image" / "start-etcd-and-proxy"
 PROGRAMS = {
-    "user-program": "echo serving; echo 'panic: a value of 13' >&2; exit 2",
-    "etcd": "trap 'exit 129' HUP\nsleep 600 &\nwait",
+    # A process 1 ignores signals that it does not handle: the real etcd handles them before it listens.
+    "user-program": "read _ <handled; echo serving; echo 'panic: a value of 13' >&2; exit 2",
+    "etcd": "trap 'exit 129' HUP\necho >handled\nsleep 600 &\nwait",
 }
 
 
@@ -28,6 +29,7 @@ def test_the_proxys_last_words_come_before_the_line_that_says_it_ended(tmp_path:
     for name, commands in PROGRAMS.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{commands}\n")
         (tmp_path / name).chmod(0o755)
+    os.mkfifo(tmp_path / "handled")
     with ThrowawayNamespace() as namespace, netns.socket_in(namespace.pid, socket.AF_INET) as listener:
         listener.bind(("0.0.0.0", 2379))
         listener.listen()
@@ -35,6 +37,7 @@ def test_the_proxys_last_words_come_before_the_line_that_says_it_ended(tmp_path:
         words = ["nsenter", f"--net=/proc/{namespace.pid}/ns/net", "unshare", "--pid", "--fork", "--kill-child"]
         done = subprocess.run(
             [*words, str(SCRIPT), "first", "second"],
+            cwd=tmp_path,
             env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
