@@ -28,6 +28,7 @@ var operations = map[string]operation{
 	"remove_link":   request((*Emulator).removeLink),
 	"remove_port":   request((*Emulator).removePort),
 	"remove_switch": request((*Emulator).removeSwitch),
+	"routes":        request((*Emulator).routes),
 	"partition":     request((*Emulator).partition),
 	"heal":          request((*Emulator).heal),
 	"stats":         request((*Emulator).stats),
@@ -220,6 +221,13 @@ func (e *Emulator) linkState(r struct {
 
 func (e *Emulator) removeLink(r named) (any, int64, error) {
 	return e.do(func(nowNS int64) error { return e.fabric.RemoveLink(r.Name, nowNS) })
+}
+
+func (e *Emulator) routes(r struct {
+	header
+	Switches map[string]map[string]string `json:"switches"`
+}) (any, int64, error) {
+	return e.do(func(int64) error { return e.fabric.SetRoutes(r.Switches) })
 }
 
 func (e *Emulator) partition(r struct {

@@ -1,4 +1,4 @@
-// Package fabric is the network inside the emulator: ports, learning switches and links, and the frames in flight
+// Package fabric is the network inside the emulator: ports, switches and links, and the frames in flight
 // between them.
 //
 // It does no I/O and has no clock. Frames enter through Ingress with the time of their arrival, move from link to link
@@ -32,9 +32,10 @@ type Fabric struct {
 	ports     map[string]*Port
 	switches  map[string]*Switch
 	links     map[string]*Link
-	schedule  []*Direction // heap by the due time of each direction's next frame
-	nextOrder uint64       // creation order of directions, the tie-break of the schedule
-	nextPort  uint32
+	schedule  []*Direction   // heap by the due time of each direction's next frame
+	nextOrder uint64         // creation order of directions, the tie-break of the schedule
+	portByID  []*Port        // nil: removed
+	addresses *addressTable  // of all switches in a routed network, see SetRoutes; else nil
 	setOf     map[uint32]int // by port id, while partitioned
 }
 

@@ -150,6 +150,64 @@ func TestSwitching(t *testing.T) {
 	}
 }
 
+// triangle has a host h0, h1, h2 at each of three switches; ab, bc and ca join them.
+func triangle(t *testing.T) *network {
+	n := newNetwork(t)
+	for i, name := range []string{"a", "b", "c"} {
+		assert.OK(t, n.AddSwitch(name))
+		n.addPort(fmt.Sprint("h", i))
+		n.addLink(fmt.Sprint("l", i), port(fmt.Sprint("h", i)), sw(name), model.Params{})
+	}
+	n.addLink("ab", sw("a"), sw("b"), model.Params{DelayNS: 1})
+	n.addLink("bc", sw("b"), sw("c"), model.Params{DelayNS: 10})
+	n.addLink("ca", sw("c"), sw("a"), model.Params{DelayNS: 100})
+	return n
+}
+
+func TestALoopWithoutRoutesRepeatsNothing(t *testing.T) {
+	n := triangle(t)
+	n.send("h0", frame(255, 0, "x"), 0)
+	n.send("h1", frame(0, 1, "y"), 1)
+	n.Advance(ms)
+	n.expect("h0", "")
+	n.expect("h1", "")
+	assert.Equal(t, n.State().Switches["b"].NoRoute, 1, "frames to a switch without a route")
+	n.checkNothingIsLeft()
+}
+
+func TestRoutesDecideAndLinksThatGoAreNotTakenAnyMore(t *testing.T) {
+	n := triangle(t)
+	// From a to c over b, from c to a directly.
+	routes := map[string]map[string]string{"a": {"b": "ab", "c": "ab"}, "b": {"a": "ab", "c": "bc"}, "c": {"a": "ca", "b": "bc"}}
+	assert.OK(t, n.SetRoutes(routes))
+	n.send("h2", frame(255, 2, "f"), 0)
+	n.Advance(ms)
+	n.expect("h0", "f@11") // in the opposite direction of the route from a
+	n.expect("h1", "f@10")
+	n.send("h0", frame(2, 0, "x"), ms)
+	n.send("h2", frame(0, 2, "y"), ms)
+	n.Advance(2 * ms)
+	n.expect("h2", fmt.Sprintf("x@%d", ms+11))
+	n.expect("h0", fmt.Sprintf("y@%d", ms+100))
+	assert.OK(t, n.RemoveLink("ca", 2*ms))
+	n.send("h2", frame(0, 2, "z"), 2*ms)
+	n.Advance(3 * ms)
+	n.expect("h0", "")
+	routes["c"]["a"] = "bc"
+	assert.OK(t, n.SetRoutes(routes))
+	n.send("h2", frame(0, 2, "z"), 3*ms)
+	n.Advance(4 * ms)
+	n.expect("h0", fmt.Sprintf("z@%d", 3*ms+11))
+	for _, wrong := range []map[string]map[string]string{
+		{"x": {}}, {"a": {"x": "ab"}}, {"a": {"b": "l0"}}, {"a": {"b": "bc"}}, {"a": {"c": "ab"}},
+		{"a": {"c": "ab"}, "b": {"c": "ab"}},
+	} {
+		err := n.SetRoutes(wrong)
+		assert.That(t, err != nil, "routes %v were taken", wrong)
+	}
+	n.checkNothingIsLeft()
+}
+
 func TestMalformedAndOversizeAreDroppedByRule(t *testing.T) {
 	n := star(t, 0, 0)
 	group := frame(1, 0, "x")
@@ -227,10 +285,10 @@ func TestAddressTableIsBounded(t *testing.T) {
 		n.send("h0", f, int64(i))
 	}
 	n.Advance(ms)
-	assert.Equal(t, len(n.switches["s1"].addresses), maxAddresses, "addresses")
+	assert.Equal(t, len(n.switches["s1"].addresses.behind), maxAddresses, "addresses")
 	n.send("h0", f, 2*ageingNS) // the old ones have aged
 	n.Advance(2 * ageingNS)
-	assert.Equal(t, len(n.switches["s1"].addresses), 1, "addresses after ageing")
+	assert.Equal(t, len(n.switches["s1"].addresses.behind), 1, "addresses after ageing")
 }
 
 // Whatever is in a frame, it comes out as it went in, and not at its sender.

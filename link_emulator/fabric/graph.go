@@ -1,9 +1,11 @@
 package fabric
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 
 	"containernet-env/link_emulator/framepool"
@@ -35,7 +37,7 @@ func (f *Fabric) AddSwitch(name string) error {
 	if _, taken := f.switches[name]; taken {
 		return fmt.Errorf("a switch %q exists already", name)
 	}
-	f.switches[name] = &Switch{name: name, addresses: map[uint64]learned{}}
+	f.switches[name] = &Switch{name: name, addresses: cmp.Or(f.addresses, newAddressTable())}
 	return nil
 }
 
@@ -44,8 +46,8 @@ func (f *Fabric) AddPort(name string, mtu int, sink Sink) (*Port, error) {
 	if _, taken := f.ports[name]; taken {
 		return nil, fmt.Errorf("a port %q exists already", name)
 	}
-	port := &Port{name: name, id: f.nextPort, sink: sink, maxFrame: mtu + frameOverhead, alive: true}
-	f.nextPort++
+	port := &Port{name: name, id: uint32(len(f.portByID)), sink: sink, maxFrame: mtu + frameOverhead, alive: true}
+	f.portByID = append(f.portByID, port)
 	f.ports[name] = port
 	return port, nil
 }
@@ -60,8 +62,8 @@ func (f *Fabric) SetMTU(name string, mtu int) error {
 	return nil
 }
 
-// AddLink connects two ends. Refused: unknown ends, a port that has a link already, and a link that would close a loop
-// (there is no spanning tree, so frames would circulate forever).
+// AddLink connects two ends. A link that closes a loop makes the network a routed one: see SetRoutes. Refused: unknown
+// ends, and a port that has a link already.
 func (f *Fabric) AddLink(spec LinkSpec, nowNS int64) error {
 	if _, taken := f.links[spec.Name]; taken {
 		return fmt.Errorf("a link %q exists already", spec.Name)
@@ -78,7 +80,7 @@ func (f *Fabric) AddLink(spec LinkSpec, nowNS int64) error {
 		return fmt.Errorf("%s is at both ends", spec.B)
 	}
 	if f.connected(a, b) {
-		return fmt.Errorf("link %q would close a loop: %s and %s are connected already", spec.Name, spec.A, spec.B)
+		f.route()
 	}
 	link := &Link{name: spec.Name, adminUp: true}
 	there := f.newDirection(link, "a_to_b", a, b, spec.AToB, nowNS)
@@ -132,22 +134,69 @@ func (f *Fabric) end(e End) (end, error) {
 	return end{port: port}, nil
 }
 
-// connected reports whether there is a path between a and b. The graph is a forest, so the search only has to avoid
-// going back.
+// connected reports whether there is a path between a and b.
 func (f *Fabric) connected(a, b end) bool {
-	var reaches func(at end, cameBy *Direction) bool
-	reaches = func(at end, cameBy *Direction) bool {
-		if at == b {
-			return true
-		}
+	seen := map[end]bool{a: true}
+	for next := []end{a}; len(next) > 0; {
+		at := next[len(next)-1]
+		next = next[:len(next)-1]
 		for _, out := range at.directions() {
-			if (cameBy == nil || out != cameBy.back) && reaches(out.to, out) {
-				return true
+			if !seen[out.to] {
+				seen[out.to] = true
+				next = append(next, out.to)
 			}
 		}
-		return false
 	}
-	return reaches(a, nil)
+	return seen[b]
+}
+
+// route makes the network a routed one, in which no address is learned yet.
+func (f *Fabric) route() {
+	if f.addresses == nil {
+		f.addresses = newAddressTable()
+		for _, sw := range f.switches {
+			sw.addresses = f.addresses
+		}
+	}
+}
+
+// SetRoutes makes the network a routed one, with these routes in place of all earlier ones: by a switch and the switch
+// that frames have to reach, the link that they take next. Refused: unknown names, and routes that do not lead there.
+func (f *Fabric) SetRoutes(routes map[string]map[string]string) error {
+	next := map[*Switch]map[*Switch]*Direction{}
+	for from, links := range routes {
+		sw, ok := f.switches[from]
+		if !ok {
+			return fmt.Errorf("switches: there is no switch %q", from)
+		}
+		next[sw] = map[*Switch]*Direction{}
+		for to, name := range links {
+			at := slices.IndexFunc(sw.out, func(out *Direction) bool { return out.link.name == name && out.to.sw != nil })
+			if f.switches[to] == nil || at < 0 {
+				return fmt.Errorf("switches.%s.%s: got %q, allowed: a link from switch %q to a switch on the way to switch %q",
+					from, to, name, from, to)
+			}
+			next[sw][f.switches[to]] = sw.out[at]
+		}
+	}
+	for from, links := range next {
+		for to := range links {
+			at := from
+			for range len(next) {
+				if out := next[at][to]; out != nil && at != to {
+					at = out.to.sw
+				}
+			}
+			if at != to {
+				return fmt.Errorf("switches.%s.%s: the routes do not lead there", from.name, to.name)
+			}
+		}
+	}
+	f.route()
+	for _, sw := range f.switches {
+		sw.next = next[sw]
+	}
+	return nil
 }
 
 func (e end) directions() []*Direction {
@@ -224,6 +273,7 @@ func (f *Fabric) RemoveLink(name string, nowNS int64) error {
 			continue
 		}
 		from.sw.out = slices.DeleteFunc(from.sw.out, func(out *Direction) bool { return out == d })
+		maps.DeleteFunc(from.sw.next, func(_ *Switch, out *Direction) bool { return out == d })
 		from.sw.updateSlack()
 	}
 	delete(f.links, name)
@@ -239,6 +289,7 @@ func (f *Fabric) RemovePort(name string) error {
 	if port.out != nil {
 		return fmt.Errorf("port %q carries link %q: remove the link first", name, port.out.link.name)
 	}
+	f.portByID[port.id] = nil
 	delete(f.ports, name)
 	return nil
 }
@@ -251,6 +302,9 @@ func (f *Fabric) RemoveSwitch(name string) error {
 	}
 	if len(sw.out) > 0 {
 		return fmt.Errorf("switch %q carries link %q: remove its links first", name, sw.out[0].link.name)
+	}
+	for _, other := range f.switches {
+		delete(other.next, sw)
 	}
 	delete(f.switches, name)
 	return nil

@@ -101,7 +101,7 @@ func (f *Fabric) cut(l *Link, nowNS int64) {
 		})
 		f.reschedule(d)
 		if sw := d.back.to.sw; sw != nil {
-			sw.forgetBehind(d)
+			sw.addresses.forgetBehind(d)
 		}
 	}
 }

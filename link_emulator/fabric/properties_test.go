@@ -177,6 +177,88 @@ func BenchmarkPath(b *testing.B) {
 	}
 }
 
+// TestRoutedNetworksDeliverOnceAndAlongTheRoutes: random networks of switches with loops. What is flooded reaches every
+// other port once, and a known station gets its frames after the delays of the routes, there and back.
+func TestRoutedNetworksDeliverOnceAndAlongTheRoutes(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		n, count := newNetworkOf(t, 1<<20), 2+random.IntN(6)
+		const never = ms * 1000
+		delays := make([][]int64, count) // between switches, one way
+		for i := range count {
+			delays[i] = make([]int64, count)
+			assert.OK(t, n.AddSwitch(fmt.Sprint("s", i)))
+			n.addPort(fmt.Sprint("h", i))
+			n.addLink(fmt.Sprint("l", i), port(fmt.Sprint("h", i)), sw(fmt.Sprint("s", i)), model.Params{})
+		}
+		for i := range count {
+			for j := range i {
+				delays[i][j], delays[j][i] = never, never
+				if j == i-1 || random.IntN(2) == 0 {
+					delays[i][j], delays[j][i] = 1+random.Int64N(ms), 1+random.Int64N(ms)
+					assert.OK(t, n.AddLink(LinkSpec{fmt.Sprintf("%d-%d", j, i), sw(fmt.Sprint("s", j)), sw(fmt.Sprint("s", i)),
+						model.Params{DelayNS: delays[j][i]}, model.Params{DelayNS: delays[i][j]}}, 0))
+				}
+			}
+		}
+		least, routes := shortest(delays)
+		assert.OK(t, n.SetRoutes(routes))
+		for i := range count {
+			n.send(fmt.Sprint("h", i), frame(255, byte(i), "flood"), 0)
+			n.Advance(never)
+			for j := range count {
+				want := 1
+				if i == j {
+					want = 0
+				}
+				got := len(n.sinks[fmt.Sprint("h", j)].frames)
+				assert.That(t, got == want, "seed %d: h%d got %d frames that h%d flooded", seed, j, got, i)
+				n.received(fmt.Sprint("h", j))
+			}
+		}
+		atNS := never
+		for i := range count {
+			for j := range count {
+				if i == j {
+					continue
+				}
+				n.send(fmt.Sprint("h", i), frame(byte(j), byte(i), "x"), atNS)
+				n.Advance(atNS + never)
+				got, want := n.received(fmt.Sprint("h", j)), fmt.Sprintf("x@%d", atNS+least[i][j])
+				atNS += never
+				assert.That(t, got == want, "seed %d: from h%d to h%d %s, not %s", seed, i, j, got, want)
+			}
+		}
+		n.checkNothingIsLeft()
+	}
+}
+
+// shortest has the least sum of delays between any two switches, and routes that take so long.
+func shortest(delays [][]int64) (least [][]int64, routes map[string]map[string]string) {
+	routes = map[string]map[string]string{}
+	for i := range delays {
+		least = append(least, append([]int64{}, delays[i]...))
+		routes[fmt.Sprint("s", i)] = map[string]string{}
+	}
+	for via := range delays {
+		for i := range delays {
+			for j := range delays {
+				least[i][j] = min(least[i][j], least[i][via]+least[via][j])
+			}
+		}
+	}
+	for i := range delays {
+		for j := range delays {
+			for next := range delays {
+				if i != j && next != i && least[i][j] == delays[i][next]+least[next][j] {
+					routes[fmt.Sprint("s", i)][fmt.Sprint("s", j)] = fmt.Sprintf("%d-%d", min(i, next), max(i, next))
+				}
+			}
+		}
+	}
+	return least, routes
+}
+
 // FuzzIngress: no bytes that a host can send crash the fabric, and none stay in it.
 func FuzzIngress(f *testing.F) {
 	f.Add(frame(1, 0, "x"), frame(255, 1, "y"))

@@ -22,17 +22,28 @@ const maxSlackNS = int64(10e6)
 // groupBit marks broadcast and multicast addresses (lowest bit of the first octet on the wire).
 const groupBit = uint64(1) << 40
 
-// Switch is a learning Ethernet switch with zero forwarding delay; all delay is in the links. Frames to group addresses
-// are flooded, including the reserved ones (LLDP, spanning tree, pause). There is no spanning tree: a link that would
-// close a loop is refused.
+// Switch is an Ethernet switch with zero forwarding delay; all delay is in the links. Frames to group addresses are
+// flooded, including the reserved ones (LLDP, spanning tree, pause).
+//
+// Where the links between switches form a tree, each switch learns behind which link an address is. In a routed
+// network, all switches share one table of the ports that addresses are behind, and frames go from switch to switch
+// along the routes; what is flooded takes the routes to the switch of its sender in the opposite direction, so that
+// every switch gets it once, whatever loops there are.
 type Switch struct {
 	name      string
 	out       []*Direction // directions that leave the switch
 	slackNS   int64        // the shortest delay of any of them
-	addresses map[uint64]learned
-	sweptNS   int64 // when aged addresses were last removed because the table was full
+	addresses *addressTable
+	next      map[*Switch]*Direction // in a routed network, by the switch that a frame has to reach
 	counts    SwitchCounts
 }
+
+type addressTable struct {
+	behind  map[uint64]learned
+	sweptNS int64 // when aged addresses were last removed because the table was full
+}
+
+func newAddressTable() *addressTable { return &addressTable{behind: map[uint64]learned{}} }
 
 // SwitchCounts counts the frames that came to a switch by what it did with them.
 type SwitchCounts struct {
@@ -41,6 +52,7 @@ type SwitchCounts struct {
 	Filtered      uint64 `json:"filtered"`       // to the link that the frame came from, or there is no other
 	InvalidSource uint64 `json:"invalid_source"` // a group address or all zero: dropped, as by the Linux bridge
 	NotLearned    uint64 `json:"not_learned"`    // the address table is full
+	NoRoute       uint64 `json:"no_route"`       // the switch of the destination has no route: dropped
 }
 
 type learned struct {
@@ -57,16 +69,23 @@ func (f *Fabric) forward(sw *Switch, from *Direction, handle framepool.Handle, b
 		f.pool.Release(handle)
 		return
 	}
-	sw.learn(source, from.back, atNS)
+	home, behind := f.origin(sw, from, handle)
+	if !sw.addresses.learn(source, behind, atNS) {
+		sw.counts.NotLearned++
+	}
 	if destination&groupBit == 0 {
-		if entry, ok := sw.addresses[destination]; ok && atNS-entry.seenNS <= ageingNS {
-			if entry.out == from.back {
+		if entry, ok := sw.addresses.behind[destination]; ok && atNS-entry.seenNS <= ageingNS {
+			switch out := f.nextHop(sw, entry.out); out {
+			case nil:
+				sw.counts.NoRoute++
+			case from.back:
 				sw.counts.Filtered++
-				f.pool.Release(handle)
+			default:
+				sw.counts.Forwarded++
+				f.offer(out, handle, bytes, atNS)
 				return
 			}
-			sw.counts.Forwarded++
-			f.offer(entry.out, handle, bytes, atNS)
+			f.pool.Release(handle)
 			return
 		}
 	}
@@ -76,12 +95,32 @@ func (f *Fabric) forward(sw *Switch, from *Direction, handle framepool.Handle, b
 		sw.counts.Filtered++
 	}
 	for _, out := range sw.out {
-		if out != from.back {
-			f.pool.Retain(handle)
-			f.offer(out, handle, bytes, atNS)
+		if out == from.back || home != nil && out.to.sw != nil && out.to.sw.next[home] != out.back {
+			continue
 		}
+		f.pool.Retain(handle)
+		f.offer(out, handle, bytes, atNS)
 	}
 	f.pool.Release(handle)
+}
+
+// origin is where a frame that came to sw through from has its source: the direction that leads there, from sw or, in a
+// routed network, from the switch of the port that sent it, which is home.
+func (f *Fabric) origin(sw *Switch, from *Direction, handle framepool.Handle) (home *Switch, behind *Direction) {
+	if f.addresses != nil {
+		if port := f.portByID[f.pool.Owner(handle)]; port != nil && port.out != nil && port.out.to.sw != nil {
+			return port.out.to.sw, port.out.back
+		}
+	}
+	return nil, from.back
+}
+
+// nextHop is the direction that a frame takes from sw to what is behind a learned direction; nil: there is no route.
+func (f *Fabric) nextHop(sw *Switch, behind *Direction) *Direction {
+	if home := behind.back.to.sw; f.addresses != nil && home != sw {
+		return sw.next[home]
+	}
+	return behind
 }
 
 // updateSlack must be called when a direction that leaves the switch was added, removed or changed.
@@ -93,38 +132,39 @@ func (sw *Switch) updateSlack() {
 	}
 }
 
-func (sw *Switch) learn(source uint64, out *Direction, atNS int64) {
-	entry, known := sw.addresses[source]
+// learn reports whether there was room.
+func (t *addressTable) learn(source uint64, out *Direction, atNS int64) bool {
+	entry, known := t.behind[source]
 	if known && entry.out == out && atNS-entry.seenNS < refreshNS {
-		return
+		return true
 	}
-	if !known && len(sw.addresses) >= maxAddresses {
-		if atNS-sw.sweptNS >= refreshNS {
-			sw.sweptNS = atNS
-			sw.forgetOlderThan(atNS - ageingNS)
+	if !known && len(t.behind) >= maxAddresses {
+		if atNS-t.sweptNS >= refreshNS {
+			t.sweptNS = atNS
+			t.forgetOlderThan(atNS - ageingNS)
 		}
-		if len(sw.addresses) >= maxAddresses {
-			sw.counts.NotLearned++
-			return
+		if len(t.behind) >= maxAddresses {
+			return false
 		}
 	}
-	sw.addresses[source] = learned{out, atNS}
+	t.behind[source] = learned{out, atNS}
+	return true
 }
 
 // forgetOlderThan removes the entries last seen before seenNS.
-func (sw *Switch) forgetOlderThan(seenNS int64) {
-	for a, entry := range sw.addresses {
+func (t *addressTable) forgetOlderThan(seenNS int64) {
+	for a, entry := range t.behind {
 		if entry.seenNS < seenNS {
-			delete(sw.addresses, a)
+			delete(t.behind, a)
 		}
 	}
 }
 
 // forgetBehind removes the addresses learned behind a link that went down or was removed.
-func (sw *Switch) forgetBehind(out *Direction) {
-	for a, entry := range sw.addresses {
+func (t *addressTable) forgetBehind(out *Direction) {
+	for a, entry := range t.behind {
 		if entry.out == out {
-			delete(sw.addresses, a)
+			delete(t.behind, a)
 		}
 	}
 }

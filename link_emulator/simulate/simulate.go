@@ -26,12 +26,13 @@ const (
 // Request configures a simulation.
 type Request struct {
 	probe.Request
-	Switches   []string          `json:"switches"`
-	Links      []fabric.LinkSpec `json:"-"`
-	Noise      Noise             `json:"noise"`
-	SendWakeNS int64             `json:"send_wake_ns"` // the most by which a sender wakes up late
-	Delayed    []Delayed         `json:"delayed"`
-	Seed       uint64            `json:"seed"`
+	Switches   []string                     `json:"switches"`
+	Links      []fabric.LinkSpec            `json:"-"`
+	Routes     map[string]map[string]string `json:"routes"` // of switches: see the operation routes
+	Noise      Noise                        `json:"noise"`
+	SendWakeNS int64                        `json:"send_wake_ns"` // the most by which a sender wakes up late
+	Delayed    []Delayed                    `json:"delayed"`
+	Seed       uint64                       `json:"seed"`
 }
 
 // Delayed frames of a host enter its interface so much later.
@@ -149,6 +150,9 @@ func (s *simulation) build() error {
 		if err := s.Fabric.AddLink(link, s.NowNS()); err != nil {
 			return err
 		}
+	}
+	if s.Routes != nil {
+		return s.Fabric.SetRoutes(s.Routes)
 	}
 	return nil
 }

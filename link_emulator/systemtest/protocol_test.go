@@ -274,8 +274,6 @@ func TestRefusals(t *testing.T) {
 		{"add_link", `"name":"x","a":{"port":"other"},"b":{"switch":"none"}` + delays, `there is no switch "none"`},
 		{"add_link", `"name":"x","a":{"port":"p"},"b":{"switch":"s2"}` + delays, `port "p" carries link "l"`},
 		{"add_link", `"name":"l","a":{"port":"other"},"b":{"switch":"s2"}` + delays, `a link "l" exists`},
-		{"add_link", `"name":"x","a":{"switch":"s2"},"b":{"switch":"s1"}` + delays, `would close a loop`},
-		{"add_link", `"name":"x","a":{"switch":"s3"},"b":{"switch":"s1"}` + delays, `would close a loop`},
 		{"add_link", `"name":"x","a":{"switch":"s1"},"b":{"switch":"s1"}` + delays, `switch "s1" is at both ends`},
 
 		{"set_link", `"name":"l"`, "a_to_b"},
@@ -290,6 +288,10 @@ func TestRefusals(t *testing.T) {
 		{"remove_port", `"name":"p"`, `carries link "l"`},
 		{"remove_switch", `"name":"s1"`, `carries link "l"`},
 		{"remove_switch", `"name":"none"`, `there is no switch "none"`},
+
+		{"routes", `"switches":{"s9":{}}`, `there is no switch "s9"`},
+		{"routes", `"switches":{"s1":{"s2":"l"}}`, `switches.s1.s2: got "l"`},
+		{"routes", `"switches":[]`, "switches"},
 
 		{"partition", ``, "sets"},
 		{"partition", `"sets":"p"`, "sets"},
