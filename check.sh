@@ -109,6 +109,7 @@ gofmt_is_clean() {
     [ -z "$unformatted" ] || { printf 'not formatted by gofmt:\n%s\n' "$unformatted" && return 1; }
 }
 
+# Against what hangs: Go's own limit of 10 minutes ends packages that only lack cores.
 go_lane() {
     local module
     if chosen lint; then
@@ -122,7 +123,7 @@ go_lane() {
     if chosen local; then # with those of the exact ring
         find_servers
         for module in "${GO_MODULES[@]}"; do
-            step "go test -tags plumbing $module" go_in "$module" test -tags plumbing ./...
+            step "go test -tags plumbing $module" go_in "$module" test -timeout 30m -tags plumbing ./...
         done
         # Its emulator runs in real time. The fuzzer leaves its shared memory behind where it is stopped: not in /tmp.
         mkdir -p .build/fuzz
@@ -131,7 +132,7 @@ go_lane() {
         rm -rf .build/fuzz
     elif chosen exact; then
         for module in "${GO_MODULES[@]}"; do
-            step "go test $module" go_in "$module" test ./...
+            step "go test $module" go_in "$module" test -timeout 30m ./...
         done
     fi
     if chosen seeds; then

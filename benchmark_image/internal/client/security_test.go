@@ -159,7 +159,7 @@ func TestAgainstEtcdWithTLSAndUsers(t *testing.T) {
 			"--require-found"},
 	} {
 		status, result, stderr := callJSON(t, nil, append(args, own...)...)
-		assert.That(t, status == ExitOK && result.OK == result.Requests && result.Requests >= 1000,
+		assert.That(t, status == ExitOK && result.OK == result.Requests && result.Requests > 0,
 			"%q: status %d, %d of %d, %s", args, status, result.OK, result.Requests, stderr)
 	}
 	for _, c := range []struct{ want, args string }{
