@@ -27,7 +27,7 @@ from containernet_env.model.link import LinkSpec
 from containernet_env.model.names import listed
 from containernet_env.model.proof import directions_text
 from containernet_env.model.scenario import Scenario
-from containernet_env.model.topology import PROBE_FRAME_BYTES, RttExpectation
+from containernet_env.model.topology import PROBE_FRAME_BYTES, Link, RttExpectation
 from containernet_env.network.gate import plan_for
 from containernet_env.results import capacity
 from containernet_env.results.capacity import Carried, by_emulator, carried, helps_text, rounded
@@ -39,18 +39,21 @@ _INDENT = 2
 
 def render_topology(plan: Plan, console: Console, *, links: bool = True) -> None:
     """Print the output of `check`: hosts and limits, links with further settings, expected RTTs, etcd's timing."""
-    members = len(plan.config.nodes)
+    members, sites = len(plan.config.nodes), len(plan.config.sites)
+    where = f"at {sites} sites" if sites > 1 else f"on {plan.switches[0].name}"
     _say(
         console,
-        f"{plan.config.path}: {members} member{'s' if members > 1 else ''} and the client on "
-        f"{plan.switches[0].name}, {plan.config.subnet}",
+        f"{plan.config.path}: {members} member{'s' if members > 1 else ''} and the client {where}, "
+        f"{plan.config.subnet}",
     )
     render_section(console, "Hosts", _hosts_table(plan))
     title = f"Expected RTT in ms: delays there and back, and a probe of {PROBE_FRAME_BYTES} bytes at each rate"
     render_section(console, title, _rtt_table(plan, console.width - _INDENT))
     # As the config has it: the plan's links have a queue limit of their own.
     if links and any(_says_more(host.link) for host in plan.config.hosts):
-        render_section(console, "Links", _links_table(plan))
+        render_section(console, "Links", _links_table(plan.links))
+    elif links and sites > 1:
+        render_section(console, "Links between sites", _links_table(plan.links[len(plan.config.hosts) :]))
     lines = [plan.timing.long, f"data on {plan.config.etcd.data}"]
     if plan.config.etcd.leader is not None:
         lines.append(f"leadership is moved to {plan.config.etcd.leader} before each scenario")
@@ -65,7 +68,7 @@ def render_plan(plan: Plan, console: Console) -> None:
     links_by = "netem" if plan.options.links == "netem" else f"emulator, seed {plan.options.seed}"
     if plan.options.engine == "containernet":
         links_by = "TCLink of the original Containernet"
-    render_section(console, f"Links ({links_by}{switches})", _links_table(plan))
+    render_section(console, f"Links ({links_by}{switches})", _links_table(plan.links))
     members = [host for host in plan.hosts if host.role == "member"]
     render_section(console, f"{plan.store.name} flags", *_flag_lines(members))
     render_scenarios(plan, console)
@@ -109,10 +112,12 @@ def _says_more(link: LinkSpec) -> bool:
 
 
 def _hosts_table(plan: Plan) -> Table:
-    shown = table("host", "address", ">cpus", ">memory", ">bandwidth", ">delay")
+    sites = ["site"] * bool(plan.config.sites)
+    shown = table("host", *sites, "address", ">cpus", ">memory", ">bandwidth", ">delay")
     for node in plan.config.hosts:
         shown.add_row(
             node.name,
+            *[node.site or ""] * len(sites),
             f"{node.ip}",
             "unlimited" if node.cpus is None else format_number(node.cpus),
             "unlimited" if node.memory_bytes is None else describe_size(node.memory_bytes),
@@ -188,11 +193,11 @@ def _shared_settings(hosts: Iterable[HostPlan]) -> list[str]:
     return lines
 
 
-def _links_table(plan: Plan) -> Table:
+def _links_table(links: Iterable[Link]) -> Table:
     """Every direction of every link; of rare properties, only the columns that have values."""
     directions = [
         (a, b, direction.words)
-        for link in plan.links
+        for link in links
         for a, b, direction in ((link.a, link.b, link.spec.a_to_b), (link.b, link.a, link.spec.b_to_a))
     ]
     rare = [heading for heading in _RARE if any(heading.lstrip(">") in words for _, _, words in directions)]

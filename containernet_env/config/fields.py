@@ -22,6 +22,7 @@ from containernet_env.model.kinds import (
     Kind,
     Listed,
     Location,
+    Named,
     Quantity,
     Refused,
     Rule,
@@ -75,6 +76,8 @@ class _Reader:
             return self.read(form.choose(value), value, at)
         if isinstance(form, Listed):
             return self._read_list(form, value, at)
+        if isinstance(form, Named):
+            return self._read_named(form, value, at)
         if isinstance(form, type):
             return self._read_object(form, value, at)
         try:
@@ -99,6 +102,19 @@ class _Reader:
             self._refuse(at, "is not a list", "a list")
             return _BAD
         return _BAD if _BAD in read or len(read) < form.low else tuple(read)
+
+    def _read_named(self, form: Named, raw: Any, at: Location) -> Any:
+        if not isinstance(raw, dict):
+            self._refuse(at, "is not an object", f"an object whose keys are each {form.name.form}")
+            return _BAD
+        read = {}
+        for name, item in raw.items():
+            try:
+                form.name.read(name)
+            except Refused as refused:
+                self._refuse((*at, name), refused.message, form.name.form, at_key=True)
+            read[name] = self.read(form.item, item, (*at, name))
+        return _BAD if _BAD in read.values() else read
 
     def _read_object(self, kind: type, raw: Any, at: Location) -> Any:
         made: Any = object.__new__(kind)
@@ -169,6 +185,8 @@ def _allowed(form: Form) -> str:
         return _keys_form(form)
     if isinstance(form, Chosen):
         return _allowed(form.forms[0])
+    if isinstance(form, Named):
+        return f"an object whose keys are each {form.name.form}"
     return _allowed(form.item) if form.alone else f"a list of {form.low} to {form.high} entries"
 
 
@@ -196,6 +214,9 @@ def _schema(form: Form, classes: dict[str, Any]) -> dict[str, Any]:
         item = _schema(form.item, classes)
         array = {"type": "array", "items": item, "minItems": form.low, "maxItems": form.high}
         return {"anyOf": [item, array]} if form.alone else array
+    if isinstance(form, Named):
+        named = {"propertyNames": dict(form.name.schema), "additionalProperties": _schema(form.item, classes)}
+        return {"type": "object", **named}
     title = _title(form)
     if title not in classes:
         classes[title] = {}
@@ -282,6 +303,8 @@ def written_value(form: Form, value: Any) -> Any:
         return None if value is None else written(form, value)
     if isinstance(form, Listed):
         return [written_value(form.item, item) for item in value] if isinstance(value, tuple) else value
+    if isinstance(form, Named):
+        return {name: written_value(form.item, item) for name, item in value.items()}
     if form.write is not None:
         return form.write(value)
     if isinstance(form, Chosen):

@@ -117,18 +117,23 @@ class RawHost(Section):
     LAST: ClassVar = ("bandwidth", "link_delay", "link")
     IS_MEMBER: ClassVar = False
 
+    site: str | None = None
     bandwidth: int | None = None
     link_delay: int | None = None
     link: RawDirection | RawDirections | None = None
 
-    @property
-    def link_spec(self) -> LinkSpec:
-        """The link that is configured. Raises `Refused`."""
+    def link_spec(self, delay_ns: int | None = None, rate_bps: int | None = None) -> LinkSpec:
+        """The link that is configured; delay and bandwidth are those of the site where the host has none.
+
+        Raises `Refused`.
+        """
+        delay_ns = self.link_delay if "link_delay" in self.given else delay_ns
+        rate_bps = self.bandwidth if "bandwidth" in self.given else rate_bps
         if isinstance(self.link, RawDirections):
             to_switch, from_switch = self.link.to_switch, self.link.from_switch
         else:
             to_switch = from_switch = self.link or RawDirection()
-        there, back = (side.spec(self.link_delay, self.bandwidth) for side in (to_switch, from_switch))
+        there, back = (side.spec(delay_ns, rate_bps) for side in (to_switch, from_switch))
         # Only frames that the host sends use an uplink.
         return LinkSpec(there, replace(back, uplink=None))
 
@@ -148,7 +153,7 @@ class RawHost(Section):
             if own in self.given and said:
                 where = " and ".join(json_path((*self.at, *place)) for place in said)
                 yield Refused(f"is said again at {where}", "one of the two", own)
-            elif self.IS_MEMBER and own not in self.given:
+            elif self.IS_MEMBER and own not in self.given and self.site is None:
                 # In one direction of two: the other one is missing.
                 missing = [(*place, key) for place, direction in directions if key not in direction.given]
                 yield from (Refused("is missing", form, place) for place in (missing if said else [(own,)]))

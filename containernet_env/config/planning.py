@@ -47,7 +47,7 @@ from containernet_env.model.scenario import (
     is_path,
 )
 from containernet_env.model.search import RATE_MIN, Saturation
-from containernet_env.model.topology import HostRole, Link, RttExpectation, Topology, frames_of, has_jitter, star
+from containernet_env.model.topology import HostRole, RttExpectation, Topology, frames_of, has_jitter, network_of
 from containernet_env.stores.http_service import MOST_KEYS
 from containernet_env.stores.kinds import store_of
 from containernet_env.stores.store import CLIENT_SECRETS, MemberStart, Store, Timing, go_environment
@@ -447,8 +447,8 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     is_external = config.external is not None
     if is_external:
         _check_external(config, scenario_set, options)
-    topology, store = star(config), store_of(config)
-    _check_links(config, topology.links, options)
+    topology, store = network_of(config), store_of(config)
+    _check_links(config, topology, options)
     _check_profile(config, options, store)
     largest = None if is_external else topology.largest_member_rtt()
     timing: Timing = Timing() if is_external else store.timing(config, largest)
@@ -544,7 +544,7 @@ def dilated(plan: Plan) -> Plan:
                 raise ValueError(f"the CPU limit of {node.name} would be below 1 ms in each second")
     except ValueError as error:
         raise UsageError(f"dilation={factor} is too much for {plan.config.path}: {error}") from error
-    topology = Topology(plan.topology.hosts, plan.topology.switches, links)
+    topology = plan.topology.with_links(links)
     nodes = [
         replace(node, link=slowed(node.link, factor), cpus=node.cpus and node.cpus / factor)
         for node in plan.config.hosts
@@ -596,8 +596,15 @@ def _check_slowed(scenario: Scenario) -> None:
             event.shaped(DirectionSpec(0, None))
 
 
-def _check_links(config: Config, links: Sequence[Link], options: PlanOptions) -> None:
+def _check_links(config: Config, topology: Topology, options: PlanOptions) -> None:
     """Raise ``UsageError`` for links that the chosen engine or link backend does not support."""
+    links = topology.links
+    if topology.has_loop and (options.engine, options.links) not in (("builtin", "auto"), ("builtin", "emulator")):
+        chosen = f"got engine={options.engine!r}, links={options.links!r}"
+        raise UsageError(
+            f"{config.path}: the links between its sites close a loop: {chosen}; allowed: engine='builtin' with "
+            f"links='emulator' or 'auto'"
+        )
     if options.engine == "containernet":
         backends.check(links, options.links)
     if options.links == "netem":

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import make_dataclass
 from decimal import Decimal
 from ipaddress import IPv4Address, IPv4Network
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,12 +15,13 @@ from containernet_env.config.endpoints import config_of_endpoints, is_endpoints
 from containernet_env.config.fields import Validated, validate, validate_object
 from containernet_env.config.links import LINK, RawDirection, RawDirections, RawHost
 from containernet_env.config.reader import Document, Finding, json_path, read_document
+from containernet_env.config.sites import NO_SITES, RTT, SITE, RawSite, Sites, sites_of
 from containernet_env.config.stores import DEFAULT_KIND, HTTP, STORE, StoreValue, store_choice
 from containernet_env.model import kinds
 from containernet_env.model.config import DILATION_MAX, Config, EtcdSettings, Node, StoreChoice
-from containernet_env.model.kinds import Chosen, Listed, Location, Section, keyed, refuse, rule, section
+from containernet_env.model.kinds import Chosen, Listed, Location, Named, Section, keyed, refuse, rule, section
 from containernet_env.model.names import nearest
-from containernet_env.model.topology import star
+from containernet_env.model.topology import network_of
 from containernet_env.stores.kinds import KINDS, store_of
 from containernet_env.stores.store import Store
 
@@ -39,27 +41,40 @@ class RawNode(RawHost):
     link_delay: int | None = keyed(*_LINK_DELAY)
     link: RawDirection | RawDirections | None = None
     name: str | None = None
+    count: int = 1
 
 
 def _either(own: str, key: str) -> dict[str, Any]:
-    """JSON Schema: a host's own key, or the equivalent key in its ``link``."""
+    """JSON Schema: a host's own key, the equivalent key in its ``link``, or that of its site."""
     said = {"required": [key]}
     apart = {"properties": {"to_switch": said, "from_switch": said}, "required": ["to_switch", "from_switch"]}
     link = {"properties": {"link": {"anyOf": [said, apart]}}, "required": ["link"]}
-    return {"anyOf": [{"required": [own]}, link]}
+    return {"anyOf": [{"required": [own]}, link, {"required": ["site"]}]}
 
 
 @section
 class RawNamedNode(RawNode):
-    """A member as the object form has it: bandwidth and delay are its own, or said in its link."""
+    """Members as the object form has them: bandwidth and delay are their own, said in the link, or the site's."""
 
     SCHEMA: ClassVar = {"allOf": [_either("bandwidth", "bandwidth"), _either("link_delay", "delay")]}
     IS_MEMBER: ClassVar = True
 
+    ip: IPv4Address | None = keyed(kinds.IP, "IPv4 address of the host (the lowest free one)", default=None)
+    site: str | None = keyed(SITE, "the site where it is", default=None)
+    count: int = keyed(kinds.integer(1, kinds.MAX_NODES), "how many such members there are", default=1)
     bandwidth: int | None = keyed(*_BANDWIDTH, default=None)
     link_delay: int | None = keyed(*_LINK_DELAY, default=None)
     link: RawDirection | RawDirections | None = keyed(*LINK, default=None)
-    name: str | None = keyed(kinds.NAME, "name of the member (etcd1, etcd2, ... where it is left out)", default=None)
+    name: str | None = keyed(
+        kinds.NAME,
+        "name of the member (etcd1, etcd2, ... where it is left out); of several, with a number after it",
+        default=None,
+    )
+
+    @rule
+    def _several_have_no_address_of_their_own(self) -> None:
+        if self.count > 1 and self.ip is not None:
+            refuse("is the address of one member", "without a count above 1", "ip")
 
 
 @section
@@ -67,6 +82,7 @@ class RawClient(RawHost):
     """The client's own address, limits and link; what is left out does not limit it."""
 
     ip: IPv4Address | None = keyed(kinds.IP, _IP, default=None)
+    site: str | None = keyed(SITE, "the site where it is (the first one)", default=None)
     memory_bytes: int | None = keyed(kinds.MEMORY, _MEM, "mem", shown=kinds.UNLIMITED, default=None)
     cpus: Decimal | None = keyed(kinds.CPUS, _CPUS, shown=kinds.UNLIMITED, default=None)
     bandwidth: int | None = keyed(*_BANDWIDTH, shown=kinds.UNLIMITED, default=None)
@@ -107,6 +123,10 @@ class RawConfig(Section):
     client: RawClient = keyed(RawClient, "the host that makes the load", default=RawClient())
     store: StoreValue = keyed(STORE, "the store that is measured", default=DEFAULT_KIND)
     scenarios: Path | None = keyed(kinds.PATH, "scenario file", default=None)
+    sites: dict[str, RawSite] | None = keyed(
+        Named(SITE, RawSite), "places where hosts are, each with a switch of its own", default=None
+    )
+    rtt: Any = keyed(RTT, "round-trip times between sites: by pair, or a table", default=None)
     dilation: int = keyed(
         kinds.integer(1, DILATION_MAX), "how many times slower than real time the testbed runs", default=1
     )
@@ -124,11 +144,21 @@ class RawConfig(Section):
         return settings
 
     @property
+    def members(self) -> list[RawNamedNode]:
+        """The nodes, as often as each is there."""
+        return [node for node in getattr(self, "nodes", ()) for _ in range(getattr(node, "count", 1))]
+
+    @property
     def names(self) -> list[tuple[Location, str]]:
-        """The names of nodes, and their places."""
-        nodes = enumerate(getattr(self, "nodes", ()))
-        named = [(index, node) for index, node in nodes if hasattr(node, "name")]
-        return [((*node.at, "name"), node.name or self.kind.node_name(index)) for index, node in named]
+        """The names of members, and their places."""
+        named = [(index, node) for index, node in enumerate(self.members) if hasattr(node, "name")]
+        numbers = {id(node): count(1) for _, node in named}
+        return [((*node.at, "name"), self._name(node, index, next(numbers[id(node)]))) for index, node in named]
+
+    def _name(self, node: RawNamedNode, index: int, number: int) -> str:
+        if node.name is None:
+            return self.kind.node_name(index)
+        return node.name if getattr(node, "count", 1) == 1 else f"{node.name}{number}"
 
     @property
     def addresses(self) -> list[tuple[Location, IPv4Address]]:
@@ -140,15 +170,21 @@ class RawConfig(Section):
     def network(self) -> IPv4Network | None:
         """The subnet; without one, that of the first node's address."""
         first = [ip for place, ip in self.addresses if place[0] != "client"][:1]
-        if "subnet" in self.given or not first:
+        if "subnet" in self.given:
             return getattr(self, "subnet", None)
+        if not first:
+            return DEFAULT_SUBNET if self.members else None
         return IPv4Network((first[0], DEFAULT_PREFIX), strict=False)
 
-    def free_address(self, network: IPv4Network) -> IPv4Address | None:
-        """The highest address of a host in the network that no member has."""
+    def free_addresses(self, network: IPv4Network) -> Iterator[IPv4Address]:
+        """The addresses of hosts in the network that none has, the lowest first."""
         taken = {ip for _, ip in self.addresses}
-        last, first = int(network.broadcast_address) - 1, int(network.network_address)
-        return next((ip for number in range(last, first, -1) if (ip := IPv4Address(number)) not in taken), None)
+        return (ip for ip in network.hosts() if ip not in taken)
+
+    @property
+    def without_address(self) -> list[RawNamedNode]:
+        """The members whose address is to be a free one."""
+        return [node for node in self.members if getattr(node, "ip", node) is None]
 
     @rule
     def _the_program_is_named(self) -> None:
@@ -184,8 +220,9 @@ OBJECT_FORM: type[RawConfig] = make_dataclass(
 
 
 # In the list form, and where the object form leaves it out, the subnet is the network of this size that the
-# first address is in.
+# first address is in; where there is none, the other one.
 DEFAULT_PREFIX = 24
+DEFAULT_SUBNET = IPv4Network("10.0.0.0/24")
 
 
 def load_config(path: Path | str) -> Config:
@@ -211,29 +248,55 @@ def config_of(document: Document) -> Config:
         findings.append(Finding((), "is not a config", allowed=allowed))
     network = raw.network
     findings += [*_repeated(raw.names, "name"), *_repeated(raw.addresses, "address"), *_leader_findings(raw)]
+    sites, of_sites = _sites(raw) if not findings else (NO_SITES, [])
+    findings += of_sites
     if network is not None:
         findings += _network_findings(raw, network)
     document.refuse(findings)
     assert network is not None  # refused otherwise
-    client_ip = raw.client.ip or raw.free_address(network)
-    assert client_ip is not None
-    return Config(
+    free = [*raw.free_addresses(network)]
+    lowest = iter(free)
+    names = [name for _, name in raw.names]
+    config = Config(
         path=path,
         sha256=document.sha256,
         subnet=network,
-        nodes=tuple(_node(name, node) for (_, name), node in zip(raw.names, raw.nodes, strict=True)),
-        client=_node(kinds.CLIENT_NAME, raw.client, client_ip),
+        nodes=tuple(
+            _node(name, node, node.ip or next(lowest), sites) for name, node in zip(names, raw.members, strict=True)
+        ),
+        client=_node(kinds.CLIENT_NAME, raw.client, raw.client.ip or free[-1], sites),
         etcd=raw.settings,
         scenarios=raw.scenarios,
         store=store_choice(raw.store),
         dilation=raw.dilation,
+        sites=sites.names,
+        site_links=sites.links,
     )
+    if sites.names:
+        document.refuse(_timing_problems(config, raw.kind.section))
+    return config
 
 
-def _node(name: str, raw: RawNode | RawClient, ip: IPv4Address | None = None) -> Node:
-    address = raw.ip if ip is None else ip
-    assert address is not None
-    return Node(name, address, raw.memory_bytes, raw.cpus, raw.link_spec)
+def _node(name: str, raw: RawNode | RawClient, ip: IPv4Address, sites: Sites = NO_SITES) -> Node:
+    site = raw.site or next(iter(sites.names), None)
+    link = raw.link_spec(sites.delays_ns.get(site or ""), sites.rates_bps.get(site or ""))
+    return Node(name, ip, raw.memory_bytes, raw.cpus, link, site)
+
+
+def _sites(raw: RawConfig) -> tuple[Sites, list[Finding]]:
+    """The sites, and what is wrong with them."""
+    given: dict[str, RawSite] = getattr(raw, "sites", None) or {}
+    hosts = [*getattr(raw, "nodes", ()), raw.client]
+    named = [((*host.at, "site"), host.site) for host in hosts if getattr(host, "site", None) is not None]
+    if not given and not named and raw.rtt is None:
+        return NO_SITES, []
+    sites, findings = sites_of(given, named, raw.rtt)
+    allowed = ", ".join(sites.names) or "the name of a site"
+    findings += [
+        Finding((*host.at, "site"), "is missing", allowed=allowed) for host in hosts[:-1] if "site" not in host.given
+    ]
+    findings += _repeated([*((("sites", name), name) for name in sites.names), *raw.names], "name")
+    return sites, findings
 
 
 def _leader_findings(raw: RawConfig) -> Iterator[Finding]:
@@ -263,11 +326,16 @@ def _timing_findings(validated: Validated[RawConfig]) -> Iterator[Finding]:
         return
     # Names, addresses and the client's link make no difference to that.
     nodes = [node for node in getattr(raw, "nodes", ()) if validated.is_good(node.at)]
-    members = tuple(_node(raw.kind.node_name(index), node) for index, node in enumerate(nodes))
+    if any(node.site for node in nodes):
+        return  # see config_of
+    members = tuple(_node(raw.kind.node_name(index), node, IPv4Address(0)) for index, node in enumerate(nodes))
     client, store = _node(kinds.CLIENT_NAME, RawClient(), IPv4Address(0)), StoreChoice(raw.kind.name)
-    config = Config(Path(), "", IPv4Network(0), members, client, raw.settings, None, store)
+    yield from _timing_problems(Config(Path(), "", IPv4Network(0), members, client, raw.settings, None, store), section)
+
+
+def _timing_problems(config: Config, section: str) -> Iterator[Finding]:
     try:
-        store_of(config).timing(config, star(config).largest_member_rtt())
+        store_of(config).timing(config, network_of(config).largest_member_rtt())
     except ConfigError as error:
         for problem in error.problems:
             yield Finding((section, "election_timeout"), problem.message, problem.got, problem.allowed)
@@ -283,8 +351,12 @@ def _network_findings(raw: RawConfig, network: IPv4Network) -> Iterator[Finding]
         elif ip in ends:
             allowed = f"{network.network_address + 1} to {network.broadcast_address - 1}"
             yield Finding(location, f"is the {ends[ip]} address of {network}", f'"{ip}"', allowed)
-    if "ip" not in raw.client.given and raw.free_address(network) is None:
-        yield Finding(("subnet",), "has no address left for the client", f'"{network}"', kinds.SUBNET.form)
+    wanted = len(raw.without_address) + ("ip" not in raw.client.given)
+    if len([*islice(raw.free_addresses(network), wanted)]) < wanted:
+        whom = "the client" if wanted == 1 else f"{wanted} hosts"
+        yield Finding(("subnet",), f"has no address left for {whom}", f'"{network}"', kinds.SUBNET.form)
+    if len(raw.members) > kinds.MAX_NODES:
+        yield Finding(("nodes",), "are too many", f"{len(raw.members)} members", f"at most {kinds.MAX_NODES}")
 
 
 def _repeated(found: Sequence[tuple[Location, object]], what: str) -> Iterator[Finding]:

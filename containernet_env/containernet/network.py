@@ -41,7 +41,8 @@ from containernet_env.hosts import engine
 from containernet_env.hosts.engine import EngineGoneError
 from containernet_env.hosts.netns import ProcessGoneError, ip_batch
 from containernet_env.model.backends import LinksKind, SwitchKind, check_choices
-from containernet_env.model.link import LinkSpec, draw_seed
+from containernet_env.model.link import DirectionSpec, LinkSpec, draw_seed
+from containernet_env.model.topology import way_to
 from containernet_env.network.factory import DESCRIPTIONS, LinkFactory, Place, choose, choose_switches
 from containernet_env.network.interface import Interface, enter_neighbours, parse_address, too_many_neighbours
 from containernet_env.network.link import EventHandler
@@ -293,7 +294,10 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         addresses: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {}),
         aliases: tuple[str | None, str | None] = (None, None),
     ) -> NetworkLink:
-        self._check_no_loop(one, two)
+        if self._joined(one, two):
+            if self.links_kind != "emulator":
+                raise UsageError(f"link {one.name}-{two.name} would close a loop of switches, which netem cannot have")
+            self._routed = True
         fresh = [node for node in (one, two) if isinstance(node, Host) and not node.intfs]
         owners = {intf.ip: host.name for host in self.hosts for intf in host.intfs.values() if intf.ip}
         places = []
@@ -312,6 +316,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         try:
             with self.changing:
                 self.part_again()
+            self._route()
             # Mininet configures hosts at start; this one's first interface has come later.
             for node in fresh if self._started else ():
                 _configure(node, addresses=False)
@@ -324,20 +329,46 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
     def delLink(self, link: Any) -> None:
         """See Mininet; a host that loses its first link gets the address of another one, or none."""
         super().delLink(link)
+        self._route()
         self._announce()
 
-    def _check_no_loop(self, one: Any, two: Any) -> None:
+    def _joined(self, one: Any, two: Any) -> bool:
+        """Whether two switches are connected by links between switches. Raises ``UsageError`` for one with itself."""
         if one is two:
             raise UsageError(f"{one.name} cannot be linked to itself")
-        if not (isinstance(one, Switch) and isinstance(two, Switch)):
-            return
-        # Switches without spanning tree: a loop would repeat every broadcast for ever.
         pairs, reached, size = [{link.intf1.node, link.intf2.node} for link in self.links], {one}, 0
-        while len(reached) > size:
+        while len(reached) > size and isinstance(one, Switch) and isinstance(two, Switch):
             size = len(reached)
             reached |= {end for ends in pairs if ends & reached for end in ends if isinstance(end, Switch)}
-        if two in reached:
-            raise UsageError(f"link {one.name}-{two.name} would close a loop of switches")
+        return two in reached
+
+    _routed = False
+    """Whether links between switches have closed a loop."""
+
+    def _route(self) -> None:
+        """Where links close a loop, give the switches the routes with the least delay, as links are configured now."""
+        if not self._routed:
+            return
+        names: dict[tuple[str, str], str] = {}
+        directions: dict[str, dict[str, DirectionSpec]] = {switch.name: {} for switch in self.switches}
+        for link in self.links:
+            one, two = link.intf1.node, link.intf2.node
+            if isinstance(one, Switch) and isinstance(two, Switch) and (one.name, two.name) not in names:
+                names[one.name, two.name] = names[two.name, one.name] = link.name
+                directions[one.name][two.name] = link.held.spec.a_to_b
+                directions[two.name][one.name] = link.held.spec.b_to_a
+        routes: dict[str, dict[str, str]] = {name: {} for name in directions}
+        for end in directions:
+            for at, following in way_to(end, directions).items():
+                routes[at][end] = names[at, following]
+        self.set_routes(routes)
+
+    def set_routes(self, routes: Mapping[str, Mapping[str, str]]) -> None:
+        """Forward frames between switches along these: by switch, and by each other one, the link that is taken.
+
+        Adding or removing a link between switches replaces them by the routes with the least delay.
+        """
+        self.factory.fabric.route(routes)
 
     def removeLink(self, link: Any = None, node1: Any = None, node2: Any = None) -> None:
         """Remove a link, or the first between two nodes (Containernet's call)."""

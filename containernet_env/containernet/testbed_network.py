@@ -112,6 +112,9 @@ class TestbedNetwork(Protocol):
     def add_link(self, node1: str, node2: str, spec: LinkSpec) -> None:
         """Join two nodes by a link of that spec, seen from ``node1``."""
 
+    def set_routes(self, routes: Mapping[str, Mapping[str, str]]) -> None:
+        """Forward frames between switches along these; see ``Fabric.route``."""
+
     def start(self) -> None:
         """Give hosts their addresses and let switches forward; the addresses are read back from the system."""
 

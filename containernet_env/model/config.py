@@ -134,7 +134,7 @@ class Node:
     """One host: a member of the cluster, or the client.
 
     ``memory_bytes``, ``cpus`` (cpu-seconds per second) and the link's rates are limits; ``None`` is
-    unlimited. ``link`` is the host's link to the switch: its ``a`` is the host.
+    unlimited. ``link`` is the host's link to the switch, that of its ``site`` if it has one: its ``a`` is the host.
     """
 
     name: str
@@ -142,6 +142,7 @@ class Node:
     memory_bytes: int | None
     cpus: Decimal | None
     link: LinkSpec
+    site: str | None = None
 
     @property
     def delay_ns(self) -> int:
@@ -152,6 +153,15 @@ class Node:
     def rate_bps(self) -> int | None:
         """Bandwidth from the host to its switch; ``None`` is unlimited."""
         return self.link.a_to_b.rate_bps
+
+
+@dataclass(frozen=True, slots=True)
+class SiteLink:
+    """The link between the switches of the sites ``a`` and ``b``."""
+
+    a: str
+    b: str
+    spec: LinkSpec
 
 
 ELECTION_MAX_MS = 50_000
@@ -246,7 +256,8 @@ class Config:
     ``nodes`` are the members in the file's order, 1 to 100. ``scenarios`` is the scenario file the config names,
     resolved against the config's own directory; it has not been opened. ``sha256`` is of the file's bytes, in hex.
     ``external``: an external cluster; nodes then represent its members, with placeholder addresses and links.
-    ``dilation``: how many times slower than real time it runs.
+    ``dilation``: how many times slower than real time it runs. ``sites``: the names of the sites, in order, of which
+    each has a switch; without any, all hosts are on one switch.
     """
 
     path: Path
@@ -259,6 +270,8 @@ class Config:
     store: StoreChoice = DEFAULT_STORE
     external: External | None = None
     dilation: int = 1
+    sites: tuple[str, ...] = ()
+    site_links: tuple[SiteLink, ...] = ()
 
     @property
     def keys_stay(self) -> bool:

@@ -168,6 +168,14 @@ class Listed:
 
 
 @dataclass(frozen=True, eq=False)
+class Named:
+    """An object whose keys are names, each accepted by ``name``: read as a dictionary."""
+
+    name: Kind
+    item: Form
+
+
+@dataclass(frozen=True, eq=False)
 class Chosen:
     """One of several forms, chosen by the value: every problem of it is one of that form.
 
@@ -179,7 +187,7 @@ class Chosen:
     write: Callable[[Any], Any] | None = None
 
 
-Form = Kind | Listed | Chosen | type
+Form = Kind | Listed | Named | Chosen | type
 """What a value in a file may be; a class is an object with that class's keys."""
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from itertools import combinations, pairwise
@@ -33,7 +33,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A learning Ethernet switch."""
+    """An Ethernet switch."""
 
     name: str
 
@@ -83,28 +83,54 @@ class RttExpectation:
     frame_bytes: int = PROBE_FRAME_BYTES
 
 
-class Topology:
-    """An immutable tree of hosts and switches joined by links.
+def way_to(end: str, directions: Mapping[str, Mapping[str, DirectionSpec]], is_direct: bool = False) -> dict[str, str]:
+    """For every other node that is connected with ``end``, the next one on the way there (Dijkstra, from the end).
 
-    Raises ``ValueError`` for an impossible network: a name used twice, a link to an unknown node,
-    a second link between two nodes, a loop, a host with other than one link, or a part that is not connected.
+    ``directions``: for each node, its neighbours and the direction that leads there; ``is_direct``: see `Topology`.
+    """
+    way: dict[str, str] = {}
+    order = {name: number for number, name in enumerate(directions)}
+    waiting = [((0, 0), order[end], end, end)]
+    while waiting:
+        cost, _, node, following = heapq.heappop(waiting)
+        if node in way:
+            continue
+        way[node] = following
+        for other in directions[node]:
+            delay_ns = directions[other][node].delay_ns
+            step = (1, delay_ns) if is_direct else (delay_ns, 1)
+            heapq.heappush(waiting, ((cost[0] + step[0], cost[1] + step[1]), order[other], other, node))
+    del way[end]
+    return way
+
+
+class Topology:
+    """An immutable graph of hosts and switches joined by links.
+
+    A frame takes the path with the least delay, of equals that with the fewest links; with ``is_direct`` that with the
+    fewest links, of equals the one with the least delay. Raises ``ValueError`` for an impossible network: a name used
+    twice, a link to an unknown node, a second link between two nodes, a host with other than one link, or a part that
+    is not connected.
     """
 
-    def __init__(self, hosts: Iterable[Host], switches: Iterable[Switch], links: Iterable[Link]) -> None:
+    def __init__(
+        self, hosts: Iterable[Host], switches: Iterable[Switch], links: Iterable[Link], is_direct: bool = False
+    ) -> None:
         self.hosts = tuple(hosts)
         self.switches = tuple(switches)
         self.links = tuple(links)
+        self.is_direct = is_direct
         self._hosts_by_name = {host.name: host for host in self.hosts}
         # For each node, its neighbours and the direction that leads there.
         self._directions: dict[str, dict[str, DirectionSpec]] = {}
-        self._trees: dict[str, dict[str, str]] = {}
+        self._ways: dict[str, dict[str, str]] = {}
         for name in [host.name for host in self.hosts] + [switch.name for switch in self.switches]:
             if name in self._directions:
                 raise ValueError(f"two nodes are called {name!r}")
             self._directions[name] = {}
         for link in self.links:
             self._join(link)
-        self._check_tree()
+        self._check_connected()
 
     @property
     def members(self) -> tuple[Host, ...]:
@@ -121,7 +147,7 @@ class Topology:
 
     def hops(self, a: str, b: str) -> tuple[Hop, ...]:
         """The same directions with the nodes that they join."""
-        nodes = reversed(self._nodes(a, b))
+        nodes = self._nodes(a, b)
         return tuple(Hop(node, following, self._directions[node][following]) for node, following in pairwise(nodes))
 
     def expected_rtt_ns(self, a: str, b: str) -> int:
@@ -146,12 +172,25 @@ class Topology:
         """For each link by name, the longest round trip over it: delays, and the most that jitter may add to them."""
         longest = dict.fromkeys((link.name for link in self.links), 0)
         names = {frozenset((link.a, link.b)): link.name for link in self.links}
-        for one, two in combinations(self.hosts, 2):
-            rtt_ns = sum(_longest_delay_ns(hop) for hop in self._round_trip(one.name, two.name))
-            nodes = self._nodes(one.name, two.name)
-            for name in (names[frozenset(ends)] for ends in pairwise(nodes)):
+        for one, two in combinations(self._hosts_by_name, 2):
+            rtt_ns = sum(_longest_delay_ns(hop) for hop in self._round_trip(one, two))
+            for ends in (*pairwise(self._nodes(one, two)), *pairwise(self._nodes(two, one))):
+                name = names[frozenset(ends)]
                 longest[name] = max(longest[name], rtt_ns)
         return longest
+
+    @property
+    def has_loop(self) -> bool:
+        """Whether there is more than one way between some nodes."""
+        return len(self.links) >= len(self._directions)
+
+    def routes(self) -> dict[str, dict[str, str]]:
+        """For each switch, by every other one: the link that frames take next to reach it."""
+        names = {frozenset((link.a, link.b)): link.name for link in self.links}
+        switches = [switch.name for switch in self.switches]
+        return {
+            at: {to: names[frozenset((at, self._way_to(to)[at]))] for to in switches if to != at} for at in switches
+        }
 
     def longest_rtt_ns(self) -> int:
         """The longest round trip of full frames that meet no others, between any two hosts; 0 of one host."""
@@ -173,33 +212,27 @@ class Topology:
             replace(link, spec=LinkSpec(*(_with_queue(side, rtts_ns[link.name]) for side in link.spec.sides)))
             for link in self.links
         ]
-        return Topology(self.hosts, self.switches, links)
+        return self.with_links(links)
+
+    def with_links(self, links: Iterable[Link]) -> Topology:
+        """The same nodes, joined by other links."""
+        return Topology(self.hosts, self.switches, links, self.is_direct)
 
     def _nodes(self, a: str, b: str) -> list[str]:
-        """The nodes from ``b`` back to ``a``, both included."""
-        came_from = self._came_from(a)
-        nodes = [b]
-        while nodes[-1] != a:
-            nodes.append(came_from[nodes[-1]])
+        """The nodes on the way from ``a`` to ``b``, both included."""
+        nodes = [a]
+        while nodes[-1] != b:
+            nodes.append(self._way_to(b)[nodes[-1]])
         return nodes
 
     def _round_trip(self, a: str, b: str) -> Iterator[DirectionSpec]:
         yield from self.path(a, b)
         yield from self.path(b, a)
 
-    def _came_from(self, start: str) -> dict[str, str]:
-        """For every other node, the node before it on the way from ``start``; unique in a tree."""
-        if start not in self._trees:
-            came_from: dict[str, str] = {}
-            queue = deque([start])
-            while queue:
-                node = queue.popleft()
-                for neighbour in self._directions[node]:
-                    if neighbour != start and neighbour not in came_from:
-                        came_from[neighbour] = node
-                        queue.append(neighbour)
-            self._trees[start] = came_from
-        return self._trees[start]
+    def _way_to(self, end: str) -> Mapping[str, str]:
+        if end not in self._ways:
+            self._ways[end] = way_to(end, self._directions, self.is_direct)
+        return self._ways[end]
 
     def _join(self, link: Link) -> None:
         for end in (link.a, link.b):
@@ -210,29 +243,31 @@ class Topology:
         self._directions[link.a][link.b] = link.spec.a_to_b
         self._directions[link.b][link.a] = link.spec.b_to_a
 
-    def _check_tree(self) -> None:
+    def _check_connected(self) -> None:
         for host in self.hosts:
             if len(self._directions[host.name]) != 1:
                 raise ValueError(f"host {host.name!r} has {len(self._directions[host.name])} links, not one")
         if not self._directions:
             return
         start = next(iter(self._directions))
-        seen = {start, *self._came_from(start)}
+        seen = {start, *self._way_to(start)}
         missing = [name for name in self._directions if name not in seen]
         if missing:
             raise ValueError(f"not connected: {', '.join(missing)}")
-        # Connected with one link fewer than nodes: a tree. Learning switches without spanning tree need one.
-        if len(self.links) != len(self._directions) - 1:
-            raise ValueError("the links form a loop")
 
 
-def star(config: Config) -> Topology:
-    """The config's network: every member and the client on one switch, members first; see ``Topology.with_queues``."""
+def network_of(config: Config) -> Topology:
+    """The config's network, members first: all hosts on one switch, or those of each site on a switch of its name.
+
+    Sites that have a link use it, whatever a way over others takes. See ``Topology.with_queues``.
+    """
     prefix_length = config.subnet.prefixlen
     hosts = [Host(node.name, "member", node.ip, prefix_length) for node in config.nodes]
     hosts.append(Host(config.client.name, "benchmark", config.client.ip, prefix_length))
-    links = [Link(node.name, SWITCH_NAME, node.link) for node in config.hosts]
-    return Topology(hosts, [Switch(SWITCH_NAME)], links).with_queues()
+    links = [Link(node.name, node.site or SWITCH_NAME, node.link) for node in config.hosts]
+    links += [Link(link.a, link.b, link.spec) for link in config.site_links]
+    switches = [Switch(name) for name in config.sites or (SWITCH_NAME,)]
+    return Topology(hosts, switches, links, is_direct=True).with_queues()
 
 
 def _longest_delay_ns(direction: DirectionSpec) -> int:

@@ -539,6 +539,10 @@ class EmulatorFabric(Fabric):
         # Before its start there is no partition.
         return self._emulator().request("heal").at_ns if self._emulator().hello else clock.monotonic_ns()
 
+    def route(self, routes: Mapping[str, Mapping[str, str]]) -> None:
+        """See ``Fabric``."""
+        self._emulator().request("routes", switches=routes)
+
     def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
         """See ``Fabric``: of all its links, whichever are given."""
         if not links:

@@ -152,6 +152,10 @@ class Fabric(ABC):
     def heal(self) -> int:
         """End the partition; without one, nothing changes."""
 
+    def route(self, routes: Mapping[str, Mapping[str, str]]) -> None:
+        """Forward frames between switches along these routes: by switch, and by each other one, the link to take."""
+        raise UsageError("switches whose links close a loop need links by the link emulator")
+
     @abstractmethod
     def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
         """Counters of these links since they came up, or since ``reset`` was last given (after it was read).

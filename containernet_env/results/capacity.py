@@ -575,7 +575,7 @@ def _without_jitter(topology: Topology) -> Topology:
         replace(link, spec=LinkSpec(*(replace(side, jitter=None) for side in (link.spec.a_to_b, link.spec.b_to_a))))
         for link in topology.links
     ]
-    return Topology(topology.hosts, topology.switches, links)
+    return topology.with_links(links)
 
 
 def helps_text(worst: Shortage) -> str:

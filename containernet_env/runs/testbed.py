@@ -353,6 +353,8 @@ class Testbed(Target):
             self.net.add_switch(switch.name)
         for link in self.plan.links:
             self.net.add_link(link.a, link.b, link.spec)
+        if self.plan.topology.has_loop:
+            self.net.set_routes(self.plan.topology.routes())
         self.net.start()
         self.net.staticArp()
         self._set_tcp(self.plan.hosts)

@@ -1,4 +1,4 @@
-"""A star of plain namespaces on the link emulator: what a gate is tried on, without hosts or an engine."""
+"""Plain namespaces on the link emulator: what a gate is tried on, without hosts or an engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from containernet_env.network.link import ShapedLink
 
 @dataclass(frozen=True)
 class Star:
-    """It, up. ``links`` are by host."""
+    """It, up. ``links`` are by their first end."""
 
     topology: Topology
     pids: dict[str, int]
@@ -42,12 +42,16 @@ def star(topology: Topology, binary: Path | None = None) -> Iterator[Star]:
     with ExitStack() as stack:
         factory = LinkFactory("emulator", "gt", binary, lambda kind, text: None)
         stack.callback(factory.close)
-        switch = factory.make_switch("s1")
+        switches = {switch.name: Place(switch.name, factory.make_switch(switch.name)) for switch in topology.switches}
         pids, links = {}, {}
-        for host, link in zip(topology.hosts, topology.links, strict=True):
-            pids[host.name] = stack.enter_context(ThrowawayNamespace()).pid
-            here = Place(host.name, pids[host.name], address=f"{host.ip}/24")
-            links[host.name] = factory.make_link(here, Place("s1", switch), link.spec)
-            # Unexpected frames (routers, neighbours) would draw losses, too.
-            netns.call_in(pids[host.name], partial(Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text, "1"))
+        for link in topology.links:
+            here = switches.get(link.a)
+            if here is None:
+                pids[link.a] = stack.enter_context(ThrowawayNamespace()).pid
+                here = Place(link.a, pids[link.a], address=f"{topology.host(link.a).ip}/24")
+                # Unexpected frames (routers, neighbours) would draw losses, too.
+                netns.call_in(pids[link.a], partial(Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text, "1"))
+            links[link.a] = factory.make_link(here, switches[link.b], link.spec)
+        if topology.has_loop:
+            factory.fabric.route(topology.routes())
         yield Star(topology, pids, links, factory.emulator)

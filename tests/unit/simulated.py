@@ -57,6 +57,14 @@ def star_of(*links: LinkSpec) -> Topology:
     return Topology(hosts, [Switch("s1")], made).with_queues()
 
 
+def triangle_of(*links: LinkSpec, is_direct: bool = False) -> Topology:
+    """Hosts h1, h2, h3 on unlimited links to the switches s1, s2, s3; ``links``: s1-s2, s2-s3, s3-s1."""
+    hosts = [Host(f"h{n}", "member", IPv4Address(f"10.0.0.{n}"), 24) for n in (1, 2, 3)]
+    made = [Link(f"h{n}", f"s{n}", LinkSpec()) for n in (1, 2, 3)]
+    made += [Link(f"s{n}", f"s{n % 3 + 1}", link) for n, link in enumerate(links, 1)]
+    return Topology(hosts, [Switch(f"s{n}") for n in (1, 2, 3)], made, is_direct).with_queues()
+
+
 def carry(
     plan: GatePlan,
     seed: int = 1,
@@ -76,6 +84,7 @@ def carry(
         **probe_to_json(plan),
         "switches": sorted({hop.sender for hop in plan.hops} - set(plan.hosts)),
         "links": _links(plan, seed, fault),
+        "routes": _routes(plan),
         "noise": {**noise, "stalls": [{"from_ns": begin, "to_ns": end} for begin, end in sorted(stalls)]},
         "delayed": [{"host": host, "ratio": ratio, "ns": ns} for host, ratio, ns in delayed],
         "seed": seed,
@@ -88,10 +97,21 @@ def _links(plan: GatePlan, seed: int, fault: Fault) -> list[dict[str, Any]]:
     specs = {hop.name: direction_to_json(fault(hop.name, hop.spec), seed) for hop in plan.hops}
     links: dict[str, dict[str, Any]] = {}
     for hop in plan.hops:
-        a, b = (hop.sender, hop.receiver) if hop.sender in plan.hosts else (hop.receiver, hop.sender)
+        a, b = sorted((hop.sender, hop.receiver), key=lambda name: (name not in plan.hosts, name))
         sides = {"a_to_b": specs[f"{a}>{b}"], "b_to_a": specs[f"{b}>{a}"]}
-        links[f"{a}-{b}"] = {"name": f"{a}-{b}", "a": {"port": a}, "b": {"switch": b}, **sides}
+        ends = {"a": {"port" if a in plan.hosts else "switch": a}, "b": {"switch": b}}
+        links[f"{a}-{b}"] = {"name": f"{a}-{b}", **ends, **sides}
     return list(links.values())
+
+
+def _routes(plan: GatePlan) -> dict[str, dict[str, str]]:
+    """Those of the switches on the paths."""
+    routes: dict[str, dict[str, str]] = {}
+    for path in plan.paths.values():
+        for hop in path[1:-1]:
+            one, two = sorted((hop.sender, hop.receiver))
+            routes.setdefault(hop.sender, {})[path[-1].sender] = f"{one}-{two}"
+    return routes
 
 
 @lru_cache(maxsize=32)

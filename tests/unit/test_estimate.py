@@ -11,11 +11,11 @@ import pytest
 from containernet_env.config.planning import SCENARIO_S, Estimator
 from containernet_env.config.topologies import load_config
 from containernet_env.model.scenario import Scenario, Span, Warmup
-from containernet_env.model.topology import star
+from containernet_env.model.topology import network_of
 from tests.unit.fakes import write
 
 CONFIG = load_config(Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json")
-ESTIMATOR = Estimator(star(CONFIG), [node.cpus for node in CONFIG.nodes], 2)
+ESTIMATOR = Estimator(network_of(CONFIG), [node.cpus for node in CONFIG.nodes], 2)
 WRITE = replace(write("w"), clients=1, conns=1)
 READ = replace(WRITE, name="r", type="read", consistency="l", target="cluster")
 
@@ -56,7 +56,7 @@ def test_a_default_read_takes_the_way_to_the_leader_and_no_quorum() -> None:
 
 def test_answers_of_many_keys_take_their_time_on_the_links() -> None:
     config = load_config(CONFIG.path.with_name("wan-50ms.json"))
-    estimator = Estimator(star(config), [node.cpus for node in config.nodes], 2)
+    estimator = Estimator(network_of(config), [node.cpus for node in config.nodes], 2)
     read = replace(READ, total=10_000, clients=1000, val_size=10_000)
     of_100 = replace(read, span=Span(keys=100))
     # 1 MB each, shared by three links of 100 Mbit/s.

@@ -15,7 +15,7 @@ import pytest
 from containernet_env.model.config import Config, EtcdSettings, Node
 from containernet_env.model.link import DirectionSpec, Jitter, LinkSpec
 from containernet_env.model.scenario import Scenario, Span
-from containernet_env.model.topology import frames_of, serialization_ns, star
+from containernet_env.model.topology import frames_of, network_of, serialization_ns
 from containernet_env.results.floor import Floor
 from containernet_env.results.floor import weighted_median as median
 from containernet_env.stores.etcd import store as messages
@@ -49,7 +49,7 @@ def floor_of(*links: LinkSpec, client: LinkSpec | None = None, sync_ms: dict[str
     benchmark = replace(client_node, name="benchmark")
     config = Config(Path("c.json"), "", network, tuple(members), benchmark, EtcdSettings(), None)
     times = {node.name: sync_ms if isinstance(sync_ms, float) else sync_ms.get(node.name, 1.0) for node in members}
-    return Floor(ETCD, star(config), {name: time * MS for name, time in times.items()})
+    return Floor(ETCD, network_of(config), {name: time * MS for name, time in times.items()})
 
 
 def ms(floor: Floor, scenario: Scenario, leader: str | None = "m1", dead: tuple[str, ...] = ()) -> float | None:

@@ -20,7 +20,7 @@ from containernet_env.base.errors import UsageError
 from containernet_env.config.topologies import load_config
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
 from containernet_env.model.proof import NetworkProof, Property
-from containernet_env.model.topology import Topology, star
+from containernet_env.model.topology import Topology, network_of
 from containernet_env.network import gate as gate_module
 from containernet_env.network.gate import Gate, allowed_for, measure_gate
 from containernet_env.network.gate_plan import MS, US, GatePlan, Train, plan_gate
@@ -116,7 +116,7 @@ def test_every_shipped_config_is_proved_wholly(path: Path) -> None:
     """But for a client on 1 ms and 1000 Mbit/s before members on 50 ms and 100: nothing fills its link."""
     client = ("benchmark>s1", "s1>benchmark")
     known = {"wan-50ms": {(name, kind) for name in client for kind in ("delay", "rate", "queue")}}
-    topology = star(load_config(path))
+    topology = network_of(load_config(path))
     for seed in range(2):
         proof = gate(topology, seed)
         assert proof.passed, proof.text

@@ -28,7 +28,7 @@ from containernet_env.model.link import (
     Jitter,
     LinkSpec,
 )
-from containernet_env.model.topology import Topology, star
+from containernet_env.model.topology import Topology, network_of
 from containernet_env.network.gate import plan_for, probe_to_json
 from containernet_env.network.gate_plan import (
     KERNEL_PACE,
@@ -52,7 +52,7 @@ MBIT = 10**6
 
 
 def shipped(name: str) -> Topology:
-    return star(load_config(CONFIGS / f"{name}.json"))
+    return network_of(load_config(CONFIGS / f"{name}.json"))
 
 
 def slow(mbit: int, hosts: int = 3) -> Topology:
