@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -94,7 +95,8 @@ def carry(
 
 def _links(plan: GatePlan, seed: int, fault: Fault) -> list[dict[str, Any]]:
     """Each link of the plan once, from its host, with what its directions do."""
-    specs = {hop.name: direction_to_json(fault(hop.name, hop.spec), seed) for hop in plan.hops}
+    specs = defaultdict(lambda: direction_to_json(DirectionSpec()))  # of a direction that no path takes
+    specs |= {hop.name: direction_to_json(fault(hop.name, hop.spec), seed) for hop in plan.hops}
     links: dict[str, dict[str, Any]] = {}
     for hop in plan.hops:
         a, b = sorted((hop.sender, hop.receiver), key=lambda name: (name not in plan.hosts, name))
