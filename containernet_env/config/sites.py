@@ -129,7 +129,9 @@ def sites_of(
             ]
             links.append(SiteLink(a, b, LinkSpec(*sides)))
     if not findings and (apart := _apart(names, links)) is not None:
-        findings.append(Finding(("rtt",), f"has no way from {names[0]} to {apart}", "nothing" if rtt is None else None))
+        allowed = "round-trip times between the sites" if rtt is None else None
+        message = "is missing" if rtt is None else f"has no way from {names[0]} to {apart}"
+        findings.append(Finding(("rtt",), message, allowed=allowed))
     return Sites(names, delays_ns, rates_bps, tuple(links)), [*dict.fromkeys(findings)]
 
 

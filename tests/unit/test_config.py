@@ -141,9 +141,13 @@ RICH_SERVICE = {
 }  # fmt: skip
 OF_CONSUL = {"endpoints": ["http://10.0.0.1:8500"], "store": "consul", "token_file": "token", "prefix": "a/"}
 OF_ZOOKEEPER = {"endpoints": ["10.0.0.1:2181", "[fd00::2]:2181"], "store": "zookeeper"}
+OF_SITES = {
+    "nodes": [HOST | OWN | {"site": "eu"}, {"mem": "64m", "cpus": 1, "site": "us"}],
+    "rtt": {"eu>us": {"delay": "40ms", "loss": 0.5}, "us>eu": "30ms"},
+}
 STAYING = RICH_SERVICE | {"store": {"kind": "http", "put": "/{key}", "get": "/{key}", "keys": "stay"}}
 ELSEWHERE = [
-    *("link_delay", "scenarios"),  # said in the link, and the file that the scenarios came from
+    *("link_delay", "scenarios", "count"),  # said in the link, the file of the scenarios, and a node for each member
     # One store is measured at a time: see their own tests.
     *("zookeeper", "consul", "replicas", "http", "binary", "port", "arguments"),
 ]
@@ -164,7 +168,7 @@ def keys_of(kind: str) -> set[str]:
 
 def test_every_key_of_a_file_is_written(tmp_path):
     """A key that the writer does not know is lost when a run is repeated. (A new one? Give it a value above.)"""
-    values = (RICH_TOPOLOGY, RICH_ENDPOINTS, RICH_SERVICE, OF_CONSUL, OF_ZOOKEEPER, STAYING)
+    values = (RICH_TOPOLOGY, RICH_ENDPOINTS, RICH_SERVICE, OF_CONSUL, OF_ZOOKEEPER, OF_SITES, STAYING)
     texts = [json.loads(topology_text(comes_back(tmp_path, value))) for value in values]
     assert keys_of("config") - keys_in(texts) == set(ELSEWHERE)
     service = texts[2]["store"]
