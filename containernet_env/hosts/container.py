@@ -129,6 +129,8 @@ _UPDATES = {
 }
 # The part of /etc/hosts that has the hosts of the network.
 _BEGIN, _END = "# hosts of the emulated network", "# end of these hosts"
+# Of that file: its container may make it as long as it likes.
+_HOSTS_MAX = 1 << 20
 
 
 class Container:
@@ -513,7 +515,10 @@ def _rewrite(path: str, change: Callable[[str], str]) -> None:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(descriptor, "r+", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            held = file.read()
+            held = file.read(_HOSTS_MAX + 1)
+            if len(held) > _HOSTS_MAX:
+                which = f"{path}, which the engine keeps for the container,"
+                raise RunError(f"{which} has more than {_HOSTS_MAX} characters")
             wanted = change(held)
             if wanted != held:
                 file.seek(0)

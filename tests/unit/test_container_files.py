@@ -20,7 +20,8 @@ from containernet_env.base import files
 from containernet_env.base.errors import RunError
 from containernet_env.base.files import copy_descriptor, open_file, open_folder, root_of
 from containernet_env.hosts import container
-from containernet_env.hosts.container import SAMPLES, measure_sync, put_secrets
+from containernet_env.hosts.container import SAMPLES, Container, measure_sync, put_secrets
+from containernet_env.hosts.options import ContainerOptions
 from containernet_env.hosts.processes import account_text
 from containernet_env.stores.cluster import MemberPlace
 from containernet_env.stores.etcd.cluster import EtcdMember
@@ -153,6 +154,16 @@ def test_accounts_without_end_and_a_process_with_the_root_of_this_machine_are_re
         with pytest.raises(OSError) as raised:
             opened()
         assert raised.value.errno in (errno.ESRCH, errno.EACCES)
+
+
+def test_a_hosts_file_without_end_is_refused(tmp_path: Path) -> None:
+    """A container can make its /etc/hosts as long as it likes, and the driver read all of it into its memory."""
+    path = tmp_path / "hosts"
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(RunError, match=rf"^{path}, which the engine keeps for the container, has more than 1048576 ch"):
+        Container("d1", ContainerOptions())._begin_names({"HostsPath": str(path)})
+    assert path.stat().st_size == 1 << 40
 
 
 def test_the_copy_of_a_descriptor_opens_nothing() -> None:
