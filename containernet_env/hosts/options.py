@@ -123,7 +123,7 @@ class ContainerOptions:
             if isinstance(each.default, tuple) and isinstance(given := getattr(self, each.name), str):
                 raise UsageError(f"{each.name}: got {given!r}, allowed: a list, such as [{given!r}]")
         for entry in self.host_entries():
-            name, _, address = entry.partition(":")
+            name, _, address = str(entry).partition(":")
             gateway = address == "host-gateway" and self.network != "none"
             if not _NAME.fullmatch(name) or not (gateway or _is_address(address)):
                 raise UsageError(

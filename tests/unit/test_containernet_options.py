@@ -73,7 +73,7 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
     "extra_hosts: got 'db:10.0.0'": [{"extra_hosts": {"db": "10.0.0"}}],
     "extra_hosts: got 'd b:10.0.0.9'": [{"extra_hosts": {"d b": "10.0.0.9"}}],
     "extra_hosts": [{"extra_hosts": of} for of in (
-        ["10.0.0.9"], {"db": "host-gateway"}, {"db\n10.0.0.8 web": "10.0.0.9"},
+        ["10.0.0.9"], {"db": "host-gateway"}, {"db\n10.0.0.8 web": "10.0.0.9"}, [("db", "10.0.0.9")],
     )],
     "extra_hosts: got 'db:10.0.0.9', allowed: a list": [{"extra_hosts": "db:10.0.0.9"}],
     "dns: got '10.0.0.53', allowed: a list": [{"dns": "10.0.0.53"}],
