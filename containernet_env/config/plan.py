@@ -432,6 +432,7 @@ def config_hash(plan: Plan) -> str:
 def scenario_hash(scenario: Scenario, dataset: Dataset) -> str:
     """Hash of a scenario and the data set that it may read; 12 hexadecimal digits."""
     values = asdict(scenario)
+    del values["nearest"]  # of the topology
     for name in ("seed", "search", "events", "history"):
         if not values[name]:
             del values[name]  # a missing key leaves the hash as it was before there was such a key

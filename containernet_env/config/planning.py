@@ -36,6 +36,7 @@ from containernet_env.model.link import MAX_FRAMES, DirectionSpec, product_frame
 from containernet_env.model.scenario import (
     ANY_MEMBER,
     LENGTH_MAX_NS,
+    NEAREST,
     STALL_TIMEOUT_MAX_NS,
     TIMEOUT_MAX_NS,
     WARMUP_MAX_NS,
@@ -197,12 +198,13 @@ def _check_scenarios(
 ) -> None:
     """Raise ``ConfigError`` with everything in scenarios that store, members, links or options do not allow."""
     names = [node.name for node in config.nodes]
-    allowed = f'"leader", "cluster", {", ".join(names)}'
+    any_member = [word for word in ANY_MEMBER if config.external is None or word != NEAREST]
+    allowed = ", ".join([*(f'"{word}"' for word in any_member), *names])
     findings = [
         Finding(scenario_set.entry((*block.at, "target"), index), f"is not a member of {config.path}", allowed=allowed)
         for block in scenario_set.blocks
         for index, target in enumerate(block.target)
-        if target not in (*ANY_MEMBER, *names)
+        if target not in (*any_member, *names)
     ]
     findings += _lacking(config, scenario_set, store)
     for place, event in scenario_set.events:
@@ -448,6 +450,10 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     if is_external:
         _check_external(config, scenario_set, options)
     topology, store = network_of(config), store_of(config)
+    if scenario_set is not None and not is_external:
+        near = topology.nearest_member(config.client.name)
+        scenarios = tuple(replace(scenario, nearest=near) for scenario in scenario_set.scenarios)
+        scenario_set = replace(scenario_set, scenarios=scenarios)
     _check_links(config, topology, options)
     _check_profile(config, options, store)
     largest = None if is_external else topology.largest_member_rtt()

@@ -370,7 +370,8 @@ class RawData(Section):
 
 _TARGET = (
     axis(kinds.one_of_or_name(*ANY_MEMBER)),
-    "to whom requests are sent: the leader alone, all members in turn, or one member; may be a list",
+    "to whom requests are sent: the leader alone, all members in turn, the one nearest to the client, or one by its "
+    "name; may be a list",
 )
 _TYPE = "what the requests are"
 

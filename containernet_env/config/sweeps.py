@@ -30,7 +30,7 @@ from containernet_env.config.reader import (
 )
 from containernet_env.config.scenarios import BLOCKS, RawData, RawLoad
 from containernet_env.config.stores import DEFAULT_KIND, section_of
-from containernet_env.config.topologies import RawNode
+from containernet_env.config.topologies import RawNamedNode
 from containernet_env.model import hints
 from containernet_env.model.config import EtcdSettings
 from containernet_env.model.kinds import (
@@ -59,6 +59,8 @@ Level = Literal["topology", "scenario"]
 CLIENT = "client"
 MEMBERS = "members"
 """The axis of the number of members."""
+SITE = "site"
+"""The axis of one host's site."""
 STORE = "store"
 """The axis of stores, of their versions and flags."""
 
@@ -87,7 +89,7 @@ def _in_link(key: str) -> tuple[Location, ...]:
 _HOST: Mapping[str, tuple[Location, ...]] = {
     "link_delay": _in_link("delay"),
     **{key: _in_link(key) for key in keys_of(RawDirection) if key not in ("delay", "seed")},
-    **{key: ((key,),) for key in ("cpus", "mem")},
+    **{key: ((key,),) for key in ("cpus", "mem", SITE)},
 }
 DATASET_KEYS = "dataset.keys"
 # A load has one of these: the one that is set takes the place of the others.
@@ -101,7 +103,7 @@ def _keys_of(level: Level, model: type, *but: str) -> dict[str, Axis]:
     return {key: Axis(key, level, key, quantity_of(model, key), schema_of_key(model, key)) for key in keys}
 
 
-_OF_HOST = {key: axis for model in (RawDirection, RawNode) for key, axis in _keys_of("topology", model).items()}
+_OF_HOST = {key: axis for model in (RawDirection, RawNamedNode) for key, axis in _keys_of("topology", model).items()}
 _OF_HOST["jitter"] = replace(_OF_HOST["jitter"], quantity="duration")
 _SETTINGS = _keys_of("topology", EtcdSettings)
 _LOAD, _SIZES = _keys_of("scenario", RawLoad, "search"), _keys_of("scenario", RawData)
@@ -111,7 +113,7 @@ AXES: Mapping[str, Axis] = {
     axis.name: axis
     for axis in (
         Axis(MEMBERS, "topology", MEMBERS, "count", {"type": "integer", "minimum": 1, "maximum": MAX_NODES}),
-        *(_OF_HOST[key] for key in _HOST),
+        *(_OF_HOST[key] for key in _HOST if key != SITE),
         *(replace(_OF_HOST[key], name=f"{CLIENT}.{key}", host=CLIENT) for key in _HOST),
         *_SETTINGS.values(),
         Axis(STORE, "topology", STORE, None, {}),

@@ -121,7 +121,8 @@ KeyOrder = Literal["sequential", "shuffled", "uniform", "zipfian"]
 Consistency = Literal["l", "s", "default"]
 
 
-ANY_MEMBER = ("leader", "cluster")
+NEAREST = "nearest"
+ANY_MEMBER = ("leader", "cluster", NEAREST)
 """The targets that name no member."""
 
 
@@ -419,8 +420,9 @@ class Scenario(Load):
     given, in the order of ``keys``; ``span`` selects the keys that each read requests, and ``verify`` checks that it
     finds what was written. A transaction (``"txn"``) writes a key of the data set again if it exists. ``history``
     records each operation and its answer. ``key_prefix`` is in front of every key. ``target`` is where requests go:
-    only to the leader, to all members in turn (``"cluster"``), or to the member of that name. ``consistency`` is
-    ``None`` if nothing is read by itself. ``events`` are disruptions of members and links while it runs.
+    only to the leader, to all members in turn (``"cluster"``), to the member that is ``nearest`` to the client, which
+    the plan knows, or to the member of that name. ``consistency`` is ``None`` if nothing is read by itself. ``events``
+    are disruptions of members and links while it runs.
     """
 
     name: str
@@ -438,6 +440,7 @@ class Scenario(Load):
     span: Span = ONE_KEY
     history: bool = False
     events: tuple[Disruption, ...] = ()
+    nearest: str | None = None
 
     @property
     def reads(self) -> bool:
@@ -468,6 +471,8 @@ class Scenario(Load):
     @property
     def member(self) -> str | None:
         """The one member that requests go to; ``None`` for ``"leader"`` and ``"cluster"``."""
+        if self.target == NEAREST:
+            return self.nearest
         return None if self.target in ANY_MEMBER else self.target
 
 

@@ -163,6 +163,10 @@ class Topology:
         """Every unordered pair of hosts, in host order: n * (n - 1) / 2 entries."""
         return tuple(self.rtt(a.name, b.name) for a, b in combinations(self.hosts, 2))
 
+    def nearest_member(self, host: str) -> str:
+        """The member with the least expected RTT from ``host``, the first of equals."""
+        return min((member.name for member in self.members), key=lambda name: self.expected_rtt_ns(host, name))
+
     def largest_member_rtt(self) -> RttExpectation | None:
         """The member pair with the largest expected RTT, the first of equals; ``None`` for one member."""
         pairs = (self.rtt(a.name, b.name) for a, b in combinations(self.members, 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ from syrupy.assertion import SnapshotAssertion
 from containernet_env.base.errors import ConfigError, UsageError
 from containernet_env.config.plan import PlanOptions
 from containernet_env.config.planning import build_plan
+from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.model.config import Config
 from containernet_env.model.link import DirectionSpec, IndependentLoss
 from containernet_env.model.topology import Topology, network_of
 from containernet_env.runs.reuse import standing_key
+from containernet_env.runs.sweep.design import design
 from tests.unit.blocks import write
 from tests.unit.test_config import comes_back
 
@@ -155,6 +158,31 @@ def test_loops_need_the_link_emulator_and_reuse_the_same_routes(tmp_path: Path) 
     both = (read(tmp_path, at(*"abcd"), rtt=rtt) for rtt in (some, some | {"a-b": "90ms"}))
     keys = {standing_key(build_plan(config, None, PlanOptions(2))) for config in both}
     assert len(keys) == 2, "from a to d over another site"
+
+
+ONE = {"total": 1, "clients": 1, "conns": 1}
+LOADS = {"scenarios": [{"type": "read", "consistency": "l", "target": ["nearest", "cluster"], "load": ONE}]}
+
+
+def test_the_nearest_member_is_that_of_the_clients_site(tmp_path: Path) -> None:
+    (tmp_path / "loads.json").write_text(json.dumps(LOADS))
+    scenarios = load_scenarios(tmp_path / "loads.json")
+    found = {}
+    for site in ("eu", "us", "asia", "sea"):
+        rtt = THREE | {"sea-us": "200ms", "sea-asia": "10ms"}
+        config = read(tmp_path, at("eu", "us", "asia"), sites={"sea": {}}, rtt=rtt, client={"site": site})
+        near, all_members = build_plan(config, scenarios, PlanOptions(2)).scenarios
+        assert all_members.scheduled.scenario.member is None
+        found[site] = near.scheduled.scenario.member, near.scheduled.identity
+        assert near.scheduled.scenario.name == "read-nearest-linearizable-1x1x1"
+    assert [member for member, _ in found.values()] == ["etcd1", "etcd2", "etcd3", "etcd3"]
+    assert len({identity for _, identity in found.values()}) == 1, "one scenario, whatever the topology"
+
+
+def test_a_sweep_varies_the_site_of_the_client(tmp_path: Path) -> None:
+    path = write(tmp_path, {"nodes": at("eu", "us"), "rtt": {"eu-us": "80ms"}})
+    found = design(path, settings=["client.site=eu,us", "leader=etcd2"], quick=True)
+    assert [bed.plan.config.client.site for bed in found.beds] == ["eu", "us"]
 
 
 @given(st.lists(st.lists(st.none() | st.integers(0, 10**4), min_size=6, max_size=6), min_size=2, max_size=6))
