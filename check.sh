@@ -215,7 +215,9 @@ engine_lane() {
 # A signal ends every lane, whose tests remove what they made; then this script ends by it.
 stop() { # STATUS
     trap '' INT TERM
+    # SIGTERM for the lanes themselves: in the background, they ignore SIGINT.
     [ ${#lanes[@]} -eq 0 ] || kill -INT -- "${lanes[@]/#/-}" 2>/dev/null
+    [ ${#lanes[@]} -eq 0 ] || kill -TERM "${lanes[@]}" 2>/dev/null
     wait
     exit "$1"
 }
@@ -243,7 +245,7 @@ go=$(.venv/bin/python -c 'from containernet_env.setup import builds; print(build
 set -m
 for lane in "${LANES[@]}"; do
     {
-        trap 'exit 130' INT # once its step has ended: no other one begins
+        trap 'exit 130' INT TERM # once its step has ended: no other one begins
         [ "$lane" = engine_lane ] || renice -n 5 "$BASHPID" >/dev/null
         "$lane"
         outcome ended "$lane"
