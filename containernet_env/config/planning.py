@@ -452,8 +452,8 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     topology, store = network_of(config), store_of(config)
     if scenario_set is not None and not is_external:
         near = topology.nearest_member(config.client.name)
-        scenarios = tuple(replace(scenario, nearest=near) for scenario in scenario_set.scenarios)
-        scenario_set = replace(scenario_set, scenarios=scenarios)
+        placed = tuple(replace(scenario, nearest=near) for scenario in scenario_set.scenarios)
+        scenario_set = replace(scenario_set, scenarios=placed)
     _check_links(config, topology, options)
     _check_profile(config, options, store)
     largest = None if is_external else topology.largest_member_rtt()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -93,97 +93,106 @@ def sites_of(
     that key: the name of a table, a path, or by pair a round-trip time or an object.
     """
     names = tuple(dict.fromkeys((*given, *(name for _, name in named))))
-    findings: list[Finding] = []
-    within: dict[str, int] = {}
-    ways: dict[tuple[str, str], DirectionSpec | RawDirection] = {}
-    places: dict[tuple[str, str], Location] = {}
+    matrix = _Matrix(names)
     if isinstance(rtt, Mapping):
-        for key, value in rtt.items():
-            _take_pair(key, value, names, ways, places, findings)
+        for pair, value in rtt.items():
+            matrix.take_pair(pair, value)
     elif rtt is not None:
-        table, problems = read_table(_TABLES / f"{rtt}.csv" if isinstance(rtt, str) else rtt)
+        matrix.take_table(rtt, [*((("sites", name), name) for name in given), *named])
+    rtts_ns = {name: given[name].rtt if name in given else None for name in names}
+    delays_ns = {name: (matrix.within_ns.get(name, 0) if ns is None else ns) // 4 for name, ns in rtts_ns.items()}
+    rates_bps = {name: given[name].bandwidth if name in given else None for name in names}
+    links = matrix.links(delays_ns)
+    if not matrix.findings and (apart := _apart(names, links)) is not None:
+        if rtt is None:
+            matrix.refuse(("rtt",), "is missing", allowed="round-trip times between the sites")
+        else:
+            matrix.refuse(("rtt",), f"has no way from {names[0]} to {apart}")
+    return Sites(names, delays_ns, rates_bps, links), [*dict.fromkeys(matrix.findings)]
+
+
+class _Matrix:
+    """The ways between sites as a file gives them, and what is wrong with them.
+
+    ``within_ns``: round trips within sites, by a table.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.findings: list[Finding] = []
+        self.within_ns: dict[str, int] = {}
+        self._names = names
+        # One way each, with its place in the file.
+        self._ways: dict[tuple[str, str], tuple[DirectionSpec, Location]] = {}
+
+    def refuse(
+        self, at: Location, message: str, got: str | None = None, allowed: str | None = None, at_key: bool = False
+    ) -> None:
+        self.findings.append(Finding(at, message, got, allowed, at_key))
+
+    def take_pair(self, key: str, value: int | RawDirection) -> None:
+        """A pair of sites, both ways or one."""
+        place, sign = ("rtt", key), ">" if ">" in key else "-"
+        ends = [(key[:at], key[at + 1 :]) for at, letter in enumerate(key) if letter == sign]
+        found = [(a, b) for a, b in ends if a in self._names and b in self._names and a != b]
+        if len(found) != 1:
+            message = "may be several pairs of sites" if found else "is not a pair of the sites"
+            self.refuse(place, message, f'"{key}"', f"two of {', '.join(self._names)}", at_key=True)
+            return
+        if isinstance(value, RawDirection):
+            if "delay" not in value.given:
+                self.refuse((*place, "delay"), "is missing", allowed=kinds.DELAY.form)
+            if "uplink" in value.given:
+                self.refuse((*place, "uplink"), "says nothing here", allowed="in the link of a host")
+            way: DirectionSpec = value
+        else:
+            way = DirectionSpec(value if sign == ">" else value // 2)
+        for a, b in found if sign == ">" else (found[0], found[0][::-1]):
+            if (a, b) in self._ways:
+                self.refuse(place, f"says the way from {a} to {b} again", f'"{key}"', "once", at_key=True)
+            self._ways[a, b] = way, place
+
+    def take_table(self, name: str | Path, sites: Iterable[tuple[Location, str]]) -> None:
+        """A table that travels with the program, by its name, or the file at a path; ``sites`` have to be in it."""
+        table, problems = read_table(_TABLES / f"{name}.csv" if isinstance(name, str) else name)
+        for problem in problems:
+            self.refuse(("rtt",), problem)
         if problems:
-            return Sites(names, {}, {}, ()), [Finding(("rtt",), problem) for problem in problems]
-        for place, name in (*((("sites", name), name) for name in given), *named):
-            if name not in table:
-                hint = suggestion(name, [*table])
-                findings.append(Finding(place, f"is not in the table of round-trip times{hint}", f'"{name}"'))
+            return
+        for place, site in sites:
+            if site not in table:
+                self.refuse(place, f"is not in the table of round-trip times{suggestion(site, [*table])}", f'"{site}"')
         for a, row in table.items():
             for b, rtt_ns in row.items():
                 if a == b:
-                    within[a] = rtt_ns
-                elif a in names and b in names:
-                    ways[a, b], places[a, b] = DirectionSpec(rtt_ns // 2), ("rtt",)
-    delays_ns = {name: _within_ns(given.get(name), within.get(name, 0)) // 4 for name in names}
-    rates_bps = {name: given[name].bandwidth if name in given else None for name in names}
-    links = []
-    for (a, b), way in ways.items():
-        if (b, a) not in ways:
-            findings.append(
-                Finding(places[a, b], f'has no way back; give "{b}>{a}", or "{a}-{b}" for both', at_key=True)
-            )
-        elif names.index(a) < names.index(b):
-            sides = [
-                _own(each, delays_ns[a] + delays_ns[b], places[ends], findings)
-                for ends, each in (((a, b), way), ((b, a), ways[b, a]))
-            ]
-            links.append(SiteLink(a, b, LinkSpec(*sides)))
-    if not findings and (apart := _apart(names, links)) is not None:
-        allowed = "round-trip times between the sites" if rtt is None else None
-        message = "is missing" if rtt is None else f"has no way from {names[0]} to {apart}"
-        findings.append(Finding(("rtt",), message, allowed=allowed))
-    return Sites(names, delays_ns, rates_bps, tuple(links)), [*dict.fromkeys(findings)]
+                    self.within_ns[a] = rtt_ns
+                elif a in self._names and b in self._names:
+                    self._ways[a, b] = DirectionSpec(rtt_ns // 2), ("rtt",)
 
+    def links(self, delays_ns: Mapping[str, int]) -> tuple[SiteLink, ...]:
+        """The links between sites whose hosts' own links have these delays, one way."""
+        found = []
+        for (a, b), (_, place) in self._ways.items():
+            if (b, a) not in self._ways:
+                self.refuse(place, f'has no way back; give "{b}>{a}", or "{a}-{b}" for both', at_key=True)
+            elif self._names.index(a) < self._names.index(b):
+                of_hosts_ns = delays_ns[a] + delays_ns[b]
+                found.append(SiteLink(a, b, LinkSpec(self._left(a, b, of_hosts_ns), self._left(b, a, of_hosts_ns))))
+        return tuple(found)
 
-def _take_pair(
-    key: str,
-    value: Any,
-    names: Sequence[str],
-    ways: dict[tuple[str, str], DirectionSpec | RawDirection],
-    places: dict[tuple[str, str], Location],
-    findings: list[Finding],
-) -> None:
-    place = ("rtt", key)
-    sign = ">" if ">" in key else "-"
-    ends = [(key[:at], key[at + 1 :]) for at, letter in enumerate(key) if letter == sign]
-    found = [(a, b) for a, b in ends if a in names and b in names and a != b]
-    if len(found) != 1:
-        meant = "is not a pair of the sites" if not found else "may be several pairs of sites"
-        findings.append(Finding(place, meant, f'"{key}"', f"two of {', '.join(names)}", at_key=True))
-        return
-    for a, b in (found[0], found[0][::-1])[: 2 if sign == "-" else 1]:
-        if (a, b) in ways:
-            findings.append(Finding(place, f"says the way from {a} to {b} again", f'"{key}"', "once", at_key=True))
-        elif isinstance(value, RawDirection):
-            for missing in {"delay"} - value.given:
-                findings.append(Finding((*place, missing), "is missing", allowed=kinds.DELAY.form))
-            if "uplink" in value.given:
-                findings.append(Finding((*place, "uplink"), "says nothing here", allowed="in the link of a host"))
-        ways[a, b], places[a, b] = (
-            (value if isinstance(value, RawDirection) else DirectionSpec(value if sign == ">" else value // 2)),
-            place,
-        )
-
-
-def _within_ns(site: RawSite | None, of_table_ns: int) -> int:
-    return of_table_ns if site is None or site.rtt is None else site.rtt
-
-
-def _own(
-    way: DirectionSpec | RawDirection, of_hosts_ns: int, place: Location, findings: list[Finding]
-) -> DirectionSpec:
-    """What is left to the link between two sites of the way between their hosts."""
-    delay_ns = way.delay_ns - of_hosts_ns
-    if delay_ns < 0:
-        least = format_duration(of_hosts_ns)
-        message = f"is shorter than the links of hosts in both sites, which take {least} of each way"
-        findings.append(Finding(place, message, format_duration(way.delay_ns), f"at least {least} one way"))
-        return DirectionSpec()
-    try:
-        return replace(way.spec(None, None) if isinstance(way, RawDirection) else way, delay_ns=delay_ns)
-    except Refused as refused:
-        findings.append(Finding((*place, *refused.place), refused.message, refused.got, refused.allowed))
-        return DirectionSpec()
+    def _left(self, a: str, b: str, of_hosts_ns: int) -> DirectionSpec:
+        """What is left to the link between two sites of the way between their hosts."""
+        way, place = self._ways[a, b]
+        delay_ns = way.delay_ns - of_hosts_ns
+        if delay_ns < 0:
+            least = format_duration(of_hosts_ns)
+            message = f"is shorter than the links of hosts in both sites, which take {least} of each way"
+            self.refuse(place, message, format_duration(way.delay_ns), f"at least {least} one way")
+            return DirectionSpec()
+        try:
+            return replace(way.spec(None, None) if isinstance(way, RawDirection) else way, delay_ns=delay_ns)
+        except Refused as refused:
+            self.refuse((*place, *refused.place), refused.message, refused.got, refused.allowed)
+            return DirectionSpec()
 
 
 def _apart(names: Sequence[str], links: Sequence[SiteLink]) -> str | None:

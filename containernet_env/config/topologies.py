@@ -34,7 +34,7 @@ _LINK_DELAY = kinds.DELAY, "one-way delay of the host's link, each direction"
 class RawNode(RawHost):
     """A member as the list form has it: every key is required."""
 
-    ip: IPv4Address = keyed(kinds.IP, _IP)
+    ip: IPv4Address | None = keyed(kinds.IP, _IP)
     memory_bytes: int | None = keyed(kinds.MEMORY, _MEM, "mem")
     cpus: Decimal | None = keyed(kinds.CPUS, _CPUS)
     bandwidth: int | None = keyed(*_BANDWIDTH)

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PRESETS = sorted((ROOT / "configs" / "sweeps").glob("*.json"))
 PAGES = ROOT / "docs" / "presets"
 SEEDS = {"put-clients": "000", "etcd-matrix": "001", "latency-bandwidth": "002", "dbtester-writes": "003"}
-SEEDS |= {"constant-rates": "004", "dbtester": "003"}
+SEEDS |= {"constant-rates": "004", "dbtester": "003", "geo-quorum": "-"}
 QUICK_S = 180
 each_preset = pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
 
