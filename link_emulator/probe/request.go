@@ -13,19 +13,19 @@ import (
 	"containernet-env/link_emulator/input"
 )
 
-// Ranges of a request.
+// Ranges of a request; times may be 100 times as long as in real time, the largest dilation.
 const (
 	maxStreams    = 200_000
 	maxFrames     = 4_000_000 // of all streams together: their times take 64 MB
 	minFrame      = 60        // the smallest Ethernet frame without its checksum
 	maxFrame      = 65_535
-	maxIntervalNS = 10_000_000_000
-	maxDurationMS = 600_000
-	maxWarmupMS   = 600_000
+	maxIntervalNS = 1_000_000_000_000
+	maxDurationMS = 60_000_000
+	maxWarmupMS   = 60_000_000
 
 	minWarmupIntervalUS   = 1_000
 	usualWarmupIntervalUS = 5_000
-	maxWarmupIntervalUS   = 10_000_000
+	maxWarmupIntervalUS   = 1_000_000_000
 )
 
 // Stream is a number of frames from one host to another. Times count from the start of the measurement.

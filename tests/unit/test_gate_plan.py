@@ -16,6 +16,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from containernet_env.config.topologies import load_config
+from containernet_env.model.config import DILATION_MAX
+from containernet_env.model.dilation import slowed
 from containernet_env.model.kinds import DELAY_MAX_NS, RATE_MAX_BPS, RATE_MIN_BPS
 from containernet_env.model.link import (
     OVERHEAD_MAX_BYTES,
@@ -248,19 +250,26 @@ NEARLY_ALL_LOST = DirectionSpec(rate_bps=100 * MBIT, loss=IndependentLoss(1 - 1e
 """Over two such links the share of frames that arrive is 0 in floating point."""
 
 
-@given(st.builds(drawn_star, st.randoms(use_true_random=False), st.just(True)), st.booleans(), st.booleans())
-@example(star_of(*[LinkSpec(NEARLY_ALL_LOST, NEARLY_ALL_LOST)] * 2), True, True)
+@given(
+    st.builds(drawn_star, st.randoms(use_true_random=False), st.just(True)),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([1, DILATION_MAX]),
+)
+@example(star_of(*[LinkSpec(NEARLY_ALL_LOST, NEARLY_ALL_LOST)] * 2), True, True, 1)
+@example(star_of(*[LinkSpec.symmetric(10 * S, RATE_MIN_BPS)] * 2), True, True, DILATION_MAX)
 @settings(max_examples=60, deadline=None)
 def test_whatever_is_accepted_has_a_plan_that_the_prober_takes_and_reasons_for_what_is_left_out(
-    topology: Topology, emulated: bool, lossless: bool
+    topology: Topology, emulated: bool, lossless: bool, dilation: int
 ) -> None:
-    """Above 3 Gbit/s, and from 30 s of delay and jitter on, the prober refused the plan, so no run came up.
+    """Above 3 Gbit/s, from 30 s of delay and jitter on, and with dilations, the prober refused the plan, so no run
+    came up.
 
     What came of it could not be judged either where slow links left out a path, and where a path lost all.
     """
     limits = probers_limits()
     plan = plan_for(topology, "emulator" if emulated else "netem")
-    request = probe_to_json(plan)
+    request = slowed(probe_to_json(plan), dilation)
     assert 0 <= request["warmup_ms"] <= limits["maxWarmupMS"]
     assert limits["minWarmupIntervalUS"] <= request["warmup_interval_us"] <= limits["maxWarmupIntervalUS"]
     assert 0 < request["duration_ms"] <= limits["maxDurationMS"]
