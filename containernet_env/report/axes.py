@@ -13,7 +13,18 @@ from itertools import combinations
 from typing import Any, Literal
 
 from containernet_env.model.names import QUANTITIES
-from containernet_env.report.rows import Cell, distinguishes, is_setting, label, label_of, level, number, phrase, text
+from containernet_env.report.rows import (
+    DILATION,
+    Cell,
+    distinguishes,
+    is_setting,
+    label,
+    label_of,
+    level,
+    number,
+    phrase,
+    text,
+)
 from containernet_env.results.columns import BY_NAME
 from containernet_env.results.repetitions import TIMING
 
@@ -24,6 +35,8 @@ _RATIOS = {"ClientCount": ("ConnectionCount", "RequestCount"), "OfferedRate_per_
 """By axis: columns that are often a ratio of it, and may be equal at several values (a tenth of 5 clients is 1)."""
 _IN_WORDS = {name for name in QUANTITIES if not BY_NAME[name].number}
 """Axes whose values may have words beside their numbers, ``uniform 1``, or a number for each member, ``1;25;1``."""
+_MAY_FOLLOW = (*TIMING, DILATION)
+"""What is configured for some cells, and follows from other settings for others."""
 _MOST_LINES, _MOST_PANELS = 60, 24
 
 
@@ -200,7 +213,7 @@ class Table:
         )
         axis = self.axis(columns, used)
         saying = self.distinguishing([other for other in self.names if other != name and other not in along], used)
-        split = [other for other in TIMING if other in along and other in self.names]
+        split = [other for other in _MAY_FOLLOW if other in along and other in self.names]
         shown = sorted(
             (self._line(saying, columns, axis, group, split) for group in found), key=lambda line: -len(line.points)
         )
@@ -215,28 +228,30 @@ class Table:
 
     def _groups_along(self, name: str, together: Sequence[str], among: Sequence[int]) -> list[list[int]]:
         """The cells of each line along an axis; other timing at the same value of the axis makes another line."""
-        rest = [other for other in self.names if other not in (name, *together, *TIMING)]
+        rest = [other for other in self.names if other not in (name, *together, *_MAY_FOLLOW)]
         groups = [part for group in self.groups(rest, among).values() for part in self._apart((name,), group)]
         return [group for group in groups if self.varies(name, group)]
 
     def _apart(self, at: Sequence[str], group: list[int]) -> list[list[int]]:
         """A group as it is where its cells differ ``at`` some columns, else in parts of equal or the nearest timing."""
-        timing = [name for name in TIMING if name in self.names and name not in at]
+        timing = [name for name in _MAY_FOLLOW if name in self.names and name not in at]
         if not timing or len({self.key(index, at) for index in group}) == len(group):
             return [group]
         waiting = sorted(self.groups(timing, group).values(), key=len, reverse=True)
         parts = []
         while waiting:
             part = waiting.pop(0)
-            for more in sorted(waiting, key=lambda other: abs(self._ms(other, timing) - self._ms(part, timing))):
+            for more in sorted(waiting, key=lambda other: self._distance(other, part, timing)):
                 if not {self.key(index, at) for index in part} & {self.key(index, at) for index in more}:
                     part = [*part, *more]
                     waiting.remove(more)
             parts.append(part)
         return parts
 
-    def _ms(self, group: Sequence[int], timing: Sequence[str]) -> float:
-        return sum(number(value) or 0.0 for value in self.key(group[0], timing))
+    def _distance(self, group: Sequence[int], other: Sequence[int], timing: Sequence[str]) -> tuple[bool, float]:
+        """How different the timing of two groups is; cells of which no row counts are the farthest."""
+        here, there = (sum(number(value) or 0.0 for value in self.key(of[0], timing)) for of in (group, other))
+        return not any(self.cells[index].good for index in group), abs(here - there)
 
     def _distinguishes(self, names: Sequence[str], lines: Iterable[Sequence[int]]) -> bool:
         """Whether the cells of each line differ in these columns; where they do not, ticks have to name more."""
@@ -259,7 +274,7 @@ class Table:
         yield ()
         rank = {other: index for index, other in enumerate(_FOLLOWING)}
         others = sorted(
-            (o for o in self.names if o != name and (o in _ORDER or is_setting(o)) and o not in TIMING),
+            (o for o in self.names if o != name and (o in _ORDER or is_setting(o)) and o not in _MAY_FOLLOW),
             key=lambda other: rank.get(other, len(rank)),
         )
         for count in (1, 2, 3):
@@ -280,7 +295,7 @@ class Table:
         found: list[tuple[int, Grid]] = []
         for x, y in combinations(self.axes(), 2):
             together = [name for name in self.names if name not in (x, y) and self.follows(name, (x, y))]
-            rest = [name for name in self.names if name not in (x, y, *together, *TIMING)]
+            rest = [name for name in self.names if name not in (x, y, *together, *_MAY_FOLLOW)]
             both = [index for index in self.has(x) if self.cells[index].values[y] is not None]
             parts = [part for group in self.groups(rest, both).values() for part in self._apart((x, y), group)]
             full = [
@@ -295,8 +310,8 @@ class Table:
                 continue
             used = [index for group in full for index in group]
             x_axis, y_axis = self.axis((x,), used), self.axis((y,), used)
-            names_in_label = self.distinguishing([name for name in rest if name not in TIMING], used)
-            others = [name for name in TIMING if name in self.names and name not in (x, y, *together)]
+            names_in_label = self.distinguishing([name for name in rest if name not in _MAY_FOLLOW], used)
+            others = [name for name in _MAY_FOLLOW if name in self.names and name not in (x, y, *together)]
             split = [name for name in others if self.varies(name, used)]
             panels = []
             full.sort(key=lambda group: -len(group))

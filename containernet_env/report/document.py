@@ -16,6 +16,7 @@ from containernet_env.model.names import listed, plain, synonyms
 from containernet_env.report.axes import XScale, rank
 from containernet_env.report.figures import Figure, Points, figures, points_of, rounded
 from containernet_env.report.rows import (
+    DILATION,
     FIGURES,
     FILE,
     VARIANT,
@@ -189,7 +190,8 @@ def _varied(rows: Rows) -> list[tuple[str, str]]:
     found = []
     for name in (*rows.varied, *rows.varied_with):
         values = sorted({text(value) for value in rows.values(name) if value is not None}, key=rank)
-        follows = ", which follows from the network" if name in rows.following else ""
+        of = "other columns" if name == DILATION else "the network"
+        follows = f", which follows from {of}" if name in rows.following else ""
         shown = listed([_value(name, value) for value in values if value], _MOST_VALUES)
         found.append((f"{label(name)}{follows}", shown))
     return found

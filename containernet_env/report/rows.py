@@ -35,6 +35,8 @@ VARIANT = "variant"
 """The column that distinguishes rows whose other axes are equal, by name and hash of scenario or topology file."""
 SENT = "sent"
 """The column `RequestCount` as the file has it, where some of its values were not configured: keys lack these."""
+DILATION = "Dilation"
+"""The column that `--dilation auto` chooses by the load."""
 _INFINITE = (float("inf"), float("-inf"))
 Settings = dict[tuple[str, str], dict[str, str]]
 """The values of a sweep's axes by the hashes of topology and scenario."""
@@ -250,7 +252,8 @@ def read_rows(files: Sequence[Path], note: Callable[[str], object] = lambda text
     seed_only = tuple(name for name in columns if name != FILE) == SEED_COLUMNS
     settings = {hashes: values for path in paths for hashes, values in _settings(path, left_out).items()}
     frame, keys = _identified(frame, settings)
-    return Rows(frame, tuple(_why(frame)), keys, following(frame), tuple(paths), tuple(notes), seed_only)
+    follow = (*following(frame), *(name for name in (DILATION,) if name in columns and name not in keys))
+    return Rows(frame, tuple(_why(frame)), keys, follow, tuple(paths), tuple(notes), seed_only)
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
@@ -287,6 +290,11 @@ def _identified(frame: pandas.DataFrame, settings: Settings) -> tuple[pandas.Dat
     more = [name for name in dict.fromkeys(name for one in found for name in one) if find(name, names) is None]
     frame = frame.assign(**{name: [one.get(name) for one in found] for name in more})
     keys += [name for name in more if frame[name].nunique(dropna=False) > 1]
+    if DILATION in keys:
+        # It follows from the others where no cells differ in it alone.
+        others = [name for name in keys if name != DILATION] + list(HASHES)
+        if not (frame.groupby(others, dropna=False, sort=False)[DILATION].nunique() > 1).any():
+            keys.remove(DILATION)
     return frame.assign(**{VARIANT: _variants(frame, keys)}), (*keys, VARIANT)
 
 

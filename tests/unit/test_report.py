@@ -285,6 +285,10 @@ def timed(*points: tuple[object, object], **more: str) -> list[dict[str, str]]:
 DERIVED = ((1, 100), (5, 100), (25, 101))
 CHOSEN = tuple((delay, ms) for delay in (1, 5, 25) for ms in (100, 500))
 TENTHS_OF_FEW = [row(ClientCount=str(n), ConnectionCount=str(max(1, n // 10))) for n in (1, 5, 10, 100)]
+AUTO = [
+    row(ClientCount=str(n), ScenarioHash=f"s{n}", Dilation=str(dilation), Valid=valid)
+    for n, dilation, valid in ((1, 1, "yes"), (10, 1, "yes"), (100, 4, "no"), (100, 8, "yes"), (1000, 16, "yes"))
+]
 BASE = [row(LinkDelay_ms=delay, Bandwidth_mbps=rate) for delay, rate in (("1", "10"), ("3", "10"), ("3", "100"))]
 
 
@@ -301,6 +305,9 @@ BASE = [row(LinkDelay_ms=delay, Bandwidth_mbps=rate) for delay, rate in (("1", "
         # A tenth of 5 clients is 1 connection, as is that of 10: the line ended at 10.
         (TENTHS_OF_FEW, ["clients"], {"all": 4}, 0),
         (BASE, ["link delay", "bandwidth"], {"all": 2}, 1),
+        # The line ended where `--dilation auto` chose another one; it goes through what counts of two attempts.
+        ([one for one in AUTO if one["Valid"] == "yes"], ["clients"], {"all": 4}, 0),
+        (AUTO, ["clients", "dilation"], {"dilation 1 to dilation 16": 4}, 1),
     ],
 )  # fmt: skip
 def test_no_line_leaves_a_point_out_that_is_of_it_and_what_is_left_out_is_counted(
