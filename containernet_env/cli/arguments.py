@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from containernet_env.base import assets
-from containernet_env.base.errors import ContainernetEnvError, UsageError
+from containernet_env.base.errors import ContainernetEnvError, RunError, UsageError
 from containernet_env.cli import Parsed
 from containernet_env.config.plan import AUTO, OPTIONS, PlanOptions
 from containernet_env.model.backends import ProfileKind
@@ -202,15 +202,22 @@ def render_external_plan(plan: Plan, console: Console) -> None:
 def render_endpoints(config: Config, console: Console) -> bool:
     """Query the cluster without loading or writing, and print its properties; returns whether it can be measured."""
     from containernet_env.base.units import describe_size
-    from containernet_env.runs.external_access import LOOK_TIMEOUT_S, cluster_of, external_of
+    from containernet_env.base.work import persistently
+    from containernet_env.runs.external_access import AGAIN_S, cluster_of, external_of, inspect, refuse
     from containernet_env.stores.external import OwnKeys
 
     external = external_of(config)
     cluster = cluster_of(config, OwnKeys(external.prefix))
+    refusal = keys = None
     try:
-        look = cluster.look(LOOK_TIMEOUT_S)
-        refusal = cluster.may_load() if not look.problems else None
-        keys = cluster.keys() if not look.problems and refusal is None else None
+        look = inspect(cluster, config)
+        if not look.problems:
+            try:
+                persistently(lambda: refuse(cluster.may_load()), AGAIN_S)
+            except RunError as error:
+                refusal = str(error)
+            else:
+                keys = persistently(cluster.keys, AGAIN_S)
     finally:
         cluster.close()
     count = len(look.members)

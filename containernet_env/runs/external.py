@@ -33,6 +33,7 @@ from containernet_env.runs.external_access import (
     connections_to,
     external_of,
     login_of,
+    refuse,
     removal_report,
     usable,
 )
@@ -106,7 +107,7 @@ class ExternalTestbed(Target):
                     f"{count:,} keys are under {self._own.prefix} already, which are not of this run\n"
                     '  Nothing was written. Remove them, or name another "prefix".'
                 )
-            persistently(lambda: _refused(self.cluster.may_load()), AGAIN_S)
+            persistently(lambda: refuse(self.cluster.may_load()), AGAIN_S)
             leader = leader_words(self.led_at_start) or "leader not among them"
             text = f"{len(look.members)} endpoints answer, {leader}"
             stage.done(text)
@@ -114,7 +115,7 @@ class ExternalTestbed(Target):
         self.stop.check()
         self._folder = external_access.begin(self.plan.config, self.plan.run_id, look.identity, self._own)
         unusable = f"the cluster of {self.plan.config.path} cannot be measured: "
-        persistently(lambda: _refused(self.cluster.try_write(), unusable), AGAIN_S)
+        persistently(lambda: refuse(self.cluster.try_write(), unusable), AGAIN_S)
         password = login.password if login is not None and login.user is not None else None
         self._local = LocalServer(programs, self._folder, self._external, password)
         self._local.start()
@@ -170,11 +171,6 @@ class ExternalTestbed(Target):
         """The output of the benchmark server."""
         if self._local is not None:
             yield "benchmark", self._local.logs()
-
-
-def _refused(reason: str | None, before: str = "") -> None:
-    if reason is not None:
-        raise RunError(before + reason)
 
 
 def _rtts_ns(connection: TcpConnection) -> list[int]:

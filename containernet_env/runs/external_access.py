@@ -91,15 +91,30 @@ def cluster_of(config: Config, own: OwnKeys) -> ExternalCluster[Any]:
     return store_of(config).external(config, connections_to(external), login_of(external), own)
 
 
+def inspect(cluster: ExternalCluster[Any], config: Config) -> ClusterLook:
+    """Inspect a cluster; repeated for a while where it could not be measured. Raises nothing."""
+    looks: list[ClusterLook] = []
+
+    def look() -> None:
+        looks.append(cluster.look(LOOK_TIMEOUT_S))
+        require_usable(looks[-1], config)
+
+    with suppress(RunError):
+        persistently(look, AGAIN_S)
+    return looks[-1]
+
+
 def usable(cluster: ExternalCluster[Any], config: Config) -> ClusterLook:
     """Check a cluster before it is measured. Raises ``RunError`` with all obstacles."""
+    look = inspect(cluster, config)
+    require_usable(look, config)
+    return look
 
-    def look() -> ClusterLook:
-        found = cluster.look(LOOK_TIMEOUT_S)
-        require_usable(found, config)
-        return found
 
-    return persistently(look, AGAIN_S)
+def refuse(reason: str | None, before: str = "") -> None:
+    """Raise ``RunError`` for a reason why a cluster cannot be loaded, if there is one."""
+    if reason is not None:
+        raise RunError(before + reason)
 
 
 def require_usable(look: ClusterLook, config: Config) -> None:
@@ -325,7 +340,7 @@ def clean(config: Config, report: OnRun, say: Callable[[str], None]) -> list[Rec
     A service may have lost members for good: the others delete. Raises RunError if the cluster cannot be used.
     """
     with closing(cluster_of(config, OwnKeys(external_of(config).prefix))) as cluster:
-        look = cluster.look(LOOK_TIMEOUT_S)
+        look = inspect(cluster, config)
     answering = [member.url for member in look.members if member.problem is None]
     if config.store.service is None or not answering:
         require_usable(look, config)

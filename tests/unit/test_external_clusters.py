@@ -9,18 +9,21 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base import assets
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.cli import machine
 from containernet_env.cli import run as check
+from containernet_env.cli.arguments import render_endpoints
 from containernet_env.config.writer import topology_values
 from containernet_env.hosts import owner
 from containernet_env.model.config import Config
@@ -180,10 +183,12 @@ def test_keys_that_are_there_are_found_as_far_as_they_can_be(network: Network, t
     assert opened(config, OwnKeys("p/1/")).remove_keys() == 0
     with pytest.raises(RunError, match='"delete" in the store'):
         opened(config, DATA).remove_keys()
-    # One refusal does not end a run before its load.
+    # One refusal does not end a run before its load, and `check` neither.
     config, one.refusals = config_of(tmp_path, SERVICE, [one.url]), 1
     one.values.clear()
     assert usable(held, config).problems == []
+    one.refusals = 1
+    assert render_endpoints(config, Console(file=StringIO()))
     one.statuses["GET"] = 503
     with pytest.raises(RunError, match="answers with a status neither of a get"):
         usable(held, config)
