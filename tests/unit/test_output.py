@@ -55,6 +55,18 @@ def test_the_last_line_of_a_run_names_the_file_and_counts_rows_that_are_not_vali
             assert done.return_value == expected, (effects, options)
 
 
+def test_an_interrupted_run_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said `interrupted` alone."""
+    monkeypatch.setattr(measure, "carry_out", mock.Mock(side_effect=Interrupted(2)))
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "3node-3ms", str(out := tmp_path / "out.csv")])
+    said = capsys.readouterr().err
+    assert ended.value.code == 130 and said.startswith(f"interrupted\nMeasured scenarios have rows in {out}; ")
+    assert "`run` with --only NAME measures the scenarios" in said
+
+
 @pytest.mark.parametrize("signum", [signal.SIGQUIT, signal.SIGHUP])
 def test_signals_that_are_ignored_at_entry(signum: signal.Signals) -> None:
     """A shell starts a background command of a script with SIGQUIT and SIGINT ignored: it ends by the first.
