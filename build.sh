@@ -114,7 +114,7 @@ require_disk() {
     free_mb=$(df -Pm "$root" | awk 'NR == 2 { print $4 }')
     [ "$free_mb" -ge "$VENV_MB" ] ||
         die "not enough disk: .venv needs $VENV_MB MB in $root, $free_mb MB are free" "Make room, then run again."
-    echo "  disk            .venv needs $VENV_MB MB, $free_mb MB are free; the rest is checked before it starts"
+    echo "  disk            .venv needs $VENV_MB MB, $free_mb MB are free"
 }
 
 install_package() { # WANTED_STAMP

@@ -121,7 +121,6 @@ class GoModule:
     covers (empty: all that are compiled); ``ours``: whether the program takes ``-X main.sourceHash``.
     ``version``: the modules that the packages are in are wanted in that version instead of the one in ``go.mod``, each
     with the modules that it requires itself. ``unsummed``: patterns of modules that are not in Go's checksum database.
-    ``disk_bytes``: the fetched modules, the build cache and the programs, where nothing of them is cached.
     """
 
     name: str
@@ -131,7 +130,6 @@ class GoModule:
     ours: bool = True
     version: str | None = None
     unsummed: str = ""
-    disk_bytes: int = 80 * 10**6
 
     def source_hash(self, go_version: str) -> str:
         """Hash (64 hex digits) of the module's sources, the build's flags and the Go version ("go1.26.8")."""
@@ -160,8 +158,7 @@ class GoModule:
 def etcd_module(version: str | None = None) -> GoModule:
     """etcd and etcdctl, in the version that is pinned or in another one."""
     packages = {"etcd": _ETCD_MODULE, "etcdctl": "go.etcd.io/etcd/etcdctl/v3"}
-    only, disk_bytes = ("go.mod", "go.sum"), 700 * 10**6
-    return GoModule("etcd", ROOT / "etcd_image", packages, only, False, version, disk_bytes=disk_bytes)
+    return GoModule("etcd", ROOT / "etcd_image", packages, ("go.mod", "go.sum"), False, version)
 
 
 def modules() -> tuple[GoModule, ...]:
@@ -177,7 +174,6 @@ def modules() -> tuple[GoModule, ...]:
                 "benchmark-server": "./cmd/benchmark-server",
                 "history-checker": "./cmd/history-checker",
             },
-            disk_bytes=150 * 10**6,
         ),
         GoModule("emulator", ROOT / "link_emulator", {"link-emulator": "."}),
     )

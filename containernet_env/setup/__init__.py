@@ -61,9 +61,6 @@ def set_up(report: Progress, store: Store = DEFAULT, stop: Stop | None = None) -
             found = missing.detect(store)
         if not found:
             return True
-        if needs := found.disk_needs():
-            with report.stage("disk") as stage:
-                stage.done(missing.require_disk(needs))
         _Work(found, steps).run()
     return True
 

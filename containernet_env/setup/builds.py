@@ -272,6 +272,8 @@ def _not_built(name: str, error: CommandError) -> MissingRequirementError:
     shown = "\n".join(f"    {line}" for line in error.tail)
     if any(sign in line for line in error.tail for sign in _NO_NETWORK):
         remedy = "Check the network: Go modules are fetched through GOPROXY (a proxy is taken from HTTPS_PROXY)."
+    elif "no space left on device" in shown:
+        remedy = "Make room on that disk, then run again."
     else:
         remedy = f"If the sources were changed, fix the errors above. {assets.RESTORE}"
     return MissingRequirementError(f"{name} was not built: {error}\n{shown}", f"{remedy} Details: {error.log}")

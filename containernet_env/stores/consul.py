@@ -36,7 +36,6 @@ MODULE = GoModule(
     only=("go.mod", "go.sum"),
     ours=False,
     unsummed="github.com/hashicorp/consul/*,github.com/hashicorp/hcp-sdk-go",
-    disk_bytes=2500 * 10**6,
 )
 DATA_DIR = "/var/lib/consul"
 HTTP_PORT = 8500
@@ -430,7 +429,7 @@ class Consul(store.Store):
     def image(self) -> store.ImageParts:
         # The pinned one, however it is named.
         other = None if self.version == MODULE.pinned else self.version
-        return store.ImageParts("consul", module=replace(MODULE, version=other), disk_bytes=145 * 10**6)
+        return store.ImageParts("consul", module=replace(MODULE, version=other))
 
     def timing(self, config: Config, largest: RttExpectation | None) -> Timing:
         return consul_timing(config, largest)

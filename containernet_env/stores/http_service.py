@@ -316,7 +316,7 @@ class Http(store.Store):
 
     @property
     def image(self) -> store.ImageParts:
-        return store.ImageParts("http", binary=self.choice.binary, disk_bytes=10**6)
+        return store.ImageParts("http", binary=self.choice.binary)
 
     def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
         port, data = self.service.port, f"/var/lib/{self.name}"

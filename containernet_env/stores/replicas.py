@@ -84,7 +84,7 @@ class Replicas(Http):
 
     @property
     def image(self) -> store.ImageParts:
-        return store.ImageParts("replicas", module=MODULE, disk_bytes=15 * 10**6)
+        return store.ImageParts("replicas", module=MODULE)
 
     def timing(self, config: Config, largest: RttExpectation | None) -> Timing:
         there = len(config.nodes)

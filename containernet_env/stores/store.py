@@ -89,9 +89,7 @@ class ImageParts:
     ``folder`` is one of the project's, that of the ``module`` or ``NAME_image`` unless it is given. ``module``: its
     programs are copied. ``packages``: packages of the distribution, installed on the base image. ``files`` are put
     beside the scripts, and so is the user's ``binary``, as ``USER_PROGRAM``. ``version`` is that of parts that are not
-    pinned. ``gated``: it is for members, and contains the script with which they wait at their gates. ``disk_bytes``:
-    the space that it takes in the engine without the user's program, by default that of ZooKeeper of the distribution,
-    of which Java is the half.
+    pinned. ``gated``: it is for members, and contains the script with which they wait at their gates.
     """
 
     name: str
@@ -103,7 +101,6 @@ class ImageParts:
     folder: str | None = None
     binary: UserProgram | None = None
     gated: bool = True
-    disk_bytes: int = 480 * 10**6
 
     @property
     def label(self) -> str:

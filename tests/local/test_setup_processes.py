@@ -159,7 +159,6 @@ def test_a_stop_token_ends_the_build_of_a_store(tmp_path: Path, monkeypatch: pyt
     ready = Missing(required=IMAGES)
     for where, name, value in (
         (missing, "detect", lambda store=DEFAULT: lacks if store == zookeeper else ready),
-        (Missing, "disk_needs", lambda self: []),
         (assets, "MACHINE", own),
         (assets, "own", lambda: own),
         (assets, "logs", lambda: tmp_path / "logs"),

@@ -32,16 +32,14 @@ from bench.links import plot
 from containernet_env import setup
 from containernet_env.base import assets, clock
 from containernet_env.base.errors import Interrupted, MissingRequirementError
-from containernet_env.base.programs import read_program
 from containernet_env.base.work import Stop
 from containernet_env.cli import machine as cli_setup
 from containernet_env.cli.machine import ConsoleReport
-from containernet_env.model.config import StoreChoice
 from containernet_env.runs.progress import Silent
 from containernet_env.setup import builds, dockerd, images, missing, packages
 from containernet_env.setup.commands import CommandError, Commands, Steps, Stopped, only_one
 from containernet_env.setup.images import Images
-from containernet_env.setup.missing import MB, Missing
+from containernet_env.setup.missing import Missing
 from containernet_env.stores.kinds import DEFAULT, KINDS
 from containernet_env.stores.store import Download, Store
 from tests.simulated_time import START_NS, World, simulated
@@ -154,37 +152,6 @@ def test_a_step_is_one_line_with_what_it_took(tmp_path: Path) -> None:
     with steps.step("etcd") as step:
         step.done("made")
     assert output.getvalue() == "  base image      made  (5.0 s)\n  etcd            made\n"
-
-
-# --- disk -------------------------------------------------------------------------------------------------------------
-
-
-def test_needs_of_one_file_system_add_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    needs = [(tmp_path, 1 << 30), (tmp_path / "not" / "yet" / "there", 1 << 29)]
-    usage = SimpleNamespace(free=3 << 29)
-    monkeypatch.setattr(missing.shutil, "disk_usage", lambda path: usage)
-    text = f"about 1611 MB on {missing.mount_point(tmp_path)} (1611 MB free)"
-    assert missing.require_disk(needs) == f"needs {text}"
-    usage.free -= 1
-    with pytest.raises(MissingRequirementError, match=r"about 1611 MB on .* \(1611 MB free\)\n.*Make room"):
-        missing.require_disk(needs)
-
-
-def test_disk_is_only_asked_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(missing.engine, "is_reachable", lambda: True)
-    monkeypatch.setattr(missing.engine, "facts", lambda: {"DockerRootDir": "/data"})
-    assert missing.engine_data() == Path("/data")
-
-    def size(found: Missing) -> int:
-        return sum(size for _, size in found.disk_needs())
-
-    assert size(Missing(engine=True)) == 0 < size(Missing(images=("etcd",))) < 100 * MB
-    everything = Missing(("docker.io", "mininet"), True, assets.modules(), ("base", "etcd", "benchmark"))
-    assert 1000 * MB < size(everything) < 4000 * MB
-    program = Path("/bin/true")  # an image with a program of the user's takes what that does
-    for kind, besides in (("http", 1 * MB), ("zetcd", 55 * MB), ("cetcd", 55 * MB)):
-        store = KINDS[kind](StoreChoice(kind, binary=read_program(program)))
-        assert size(Missing(images=(store.image.label,), store=store)) == besides + program.stat().st_size
 
 
 # --- Debian packages --------------------------------------------------------------------------------------------------

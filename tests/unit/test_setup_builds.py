@@ -207,6 +207,8 @@ def test_build_that_breaks_off_leaves_nothing_and_keeps_the_old_program(home: Pa
         build(module, BREAKS_OFF)
     with pytest.raises(MissingRequirementError, match="Check the network"):
         build(module, NO_NETWORK)
+    with pytest.raises(MissingRequirementError, match="Make room"):
+        build(module, "write $WORK/b001/_pkg_.a: no space left on device")
     assert list(home.iterdir()) == [folder] and programs.find(module, VERSION) is None
     (module.folder / "main.go").unlink()
     assert programs.find(module, VERSION) == folder

@@ -229,7 +229,7 @@ class Etcd(store.Store):
     def image(self) -> store.ImageParts:
         # The pinned one, however it is named.
         other = None if self._etcd_version == assets.etcd_version() else self._etcd_version
-        return store.ImageParts("etcd", module=assets.etcd_module(version=other), disk_bytes=55 * 10**6)
+        return store.ImageParts("etcd", module=assets.etcd_module(version=other))
 
     def timing(self, config: Config, largest: RttExpectation | None) -> Timing:
         return etcd_timing(config, largest)
