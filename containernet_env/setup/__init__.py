@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 
 from containernet_env.base import assets
 from containernet_env.base.assets import GoModule
@@ -52,22 +51,10 @@ def set_up(report: Progress, store: Store = DEFAULT, stop: Stop | None = None) -
         )
     stop = stop or Stop()
     with only_one(report.note, stop=stop):
-        steps = Steps(report, assets.logs(), stop)
         # Checked again: another set-up may have completed it while this one waited.
-        found = missing.detect(store)
-        if found.engine and "docker.io" not in found.packages:
-            # Started first: the list of images needs a running engine.
-            steps.run(partial(_start_engine, steps))
-            found = missing.detect(store)
-        if not found:
-            return True
-        _Work(found, steps).run()
+        if found := missing.detect(store):
+            _Work(found, Steps(report, assets.logs(), stop)).run()
     return True
-
-
-def _start_engine(steps: Steps) -> None:
-    with steps.step("engine") as step:
-        step.done(dockerd.ensure_running(step.note))
 
 
 class _Work:
@@ -80,9 +67,11 @@ class _Work:
         if self._missing.packages:
             self._steps.run(self._packages)
         if self._missing.engine:
-            self._steps.run(partial(_start_engine, self._steps))
+            self._steps.run(self._engine)
         else:
             dockerd.ensure_running()
+        # Checked again: the list of images needs a running engine.
+        self._missing = missing.detect(self._missing.store)
         # In parallel: the base image waits for network and dpkg, compilers need CPU time.
         jobs = [self._base_images] if any(name.startswith("base") for name in self._missing.images) else []
         if self._missing.modules:
@@ -91,6 +80,10 @@ class _Work:
             jobs.append(self._files)
         self._steps.run(*jobs)
         self._steps.run(self._images)
+
+    def _engine(self) -> None:
+        with self._steps.step("engine") as step:
+            step.done(dockerd.ensure_running(step.note))
 
     def _packages(self) -> None:
         with self._steps.step("packages") as step:

@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -95,7 +96,6 @@ def _receive(url: str, file: IO[bytes], stopping: clock.Event) -> None:
 
 OFFICIAL = "debian:bookworm-slim"
 TOOLS = ("iproute2", "iputils-ping", "procps")
-LABEL_ORIGIN = "containernet-env.origin"
 # ping's file has a capability that hosts lack, so the kernel refuses to run it. A plain copy uses ICMP sockets, which
 # the engine allows for all users (net.ipv4.ping_group_range).
 PLAIN_PING = "cp /usr/bin/ping /usr/bin/ping.plain && mv /usr/bin/ping.plain /usr/bin/ping"
@@ -117,7 +117,6 @@ CMD ["/bin/sh"]
 
 
 _ANSWER_S = 5
-_PULL_DEADLINE_S = 180.0
 _BOOTSTRAP_TIMEOUT_S = 900.0
 # The root file system is unpacked here: /tmp is often small, in memory, or forbids device nodes.
 WORK = Path("/var/tmp")
@@ -143,7 +142,10 @@ def make(tag: str, commands: Commands, log: Path, note: Callable[[str], None], m
     reason = registry_problem()
     if reason is None:
         try:
-            return _from_official(tag, commands, more)
+            # The engine pulls it. The host's network: the only one of an engine without a bridge.
+            texts = {"Dockerfile": dockerfile(more).encode()}
+            build_image(tag, context(texts, {}), source_hash(more), "host", OFFICIAL, commands.stopping)
+            return f"from {OFFICIAL}"
         except (BuildError, *engine.UNREACHABLE) as error:
             reason = str(error)
     with log.open("a", encoding="utf-8") as file:
@@ -162,72 +164,31 @@ def registry_problem() -> str | None:
     return None
 
 
-def _from_official(tag: str, commands: Commands, more: Sequence[str]) -> str:
-    with closing(patient_client()) as client:
-        if not client.api.images(name=OFFICIAL):
-            _pull(client, commands)
-        # The host's network: the only one of an engine without a bridge.
-        texts, labels = {"Dockerfile": dockerfile(more).encode()}, base_labels(OFFICIAL, more)
-        build_image(client, tag, context(texts, {}), labels, "host", OFFICIAL, commands.stopping)
-    return f"from {OFFICIAL}"
-
-
-def _pull(client: docker.DockerClient, commands: Commands) -> None:
-    repository, _, name = OFFICIAL.partition(":")
-    deadline = clock.monotonic() + _PULL_DEADLINE_S
-    for event in client.api.pull(repository, tag=name, stream=True, decode=True):
-        if "error" in event:
-            raise BuildError(event["error"])
-        if commands.stopping.is_set():
-            raise Stopped
-        if clock.monotonic() > deadline:
-            raise TimeoutError(f"the pull took longer than {_PULL_DEADLINE_S:.0f} s")
-
-
 def _from_packages(tag: str, commands: Commands, log: Path, note: Callable[[str], None], more: Sequence[str]) -> str:
     if programs.which(packages.IMAGE_BUILDER) is None:
         packages.install([packages.IMAGE_BUILDER], commands, log, note)
     remove_leftovers()
+    argv = [packages.IMAGE_BUILDER, "--mode=root", "--variant=minbase", f"--include={','.join((*TOOLS, *more))}"]
+    argv += [f"--essential-hook={_MAN_HOOK}"] if more else []
+    argv.append(f"--customize-hook=chroot \"$1\" sh -c '{PLAIN_PING}'")
+    argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in _NO_DOCUMENTATION]
     distribution, suite, lines = apt_sources()
     work = Path(tempfile.mkdtemp(prefix=_WORK_PREFIX, dir=WORK))
     try:
         archive = work / "root.tar"
         try:
-            commands.run(
-                bootstrap_command(suite, archive, lines, more),
-                log,
-                timeout_s=_BOOTSTRAP_TIMEOUT_S,
-                env={**packages.environment(), "TMPDIR": str(work)},
-            )
+            env = {**packages.environment(), "TMPDIR": str(work)}
+            commands.run([*argv, suite, str(archive), *lines], log, timeout_s=_BOOTSTRAP_TIMEOUT_S, env=env)
         except CommandError as error:
             shown = "\n".join(f"    {line}" for line in error.tail)
             raise MissingRequirementError(
                 f"the base image was not made: no registry has {OFFICIAL}, and {error}\n{shown}",
                 f"Check the network, or load {OFFICIAL} by hand (docker load). Details: {log}",
             ) from error
-        origin = f"{distribution} {suite}, mmdebstrap"
-        _import(archive, tag, base_labels(origin, more))
+        _import(archive, tag, image_labels(source_hash(more)))
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return f"made with mmdebstrap from {distribution} {suite}"
-
-
-def bootstrap_command(suite: str, archive: Path, lines: list[str], more: Sequence[str] = ()) -> list[str]:
-    """mmdebstrap's command line for a root file system with our tools and ``more``, from the sources ``lines``."""
-    hooks = [f"--essential-hook={_MAN_HOOK}"] if more else []
-    without = [f"--dpkgopt=path-exclude={pattern}" for pattern in _NO_DOCUMENTATION]
-    return [
-        packages.IMAGE_BUILDER,
-        "--mode=root",
-        "--variant=minbase",
-        f"--include={','.join((*TOOLS, *more))}",
-        *hooks,
-        f"--customize-hook=chroot \"$1\" sh -c '{PLAIN_PING}'",
-        *without,
-        suite,
-        str(archive),
-        *lines,
-    ]
 
 
 def apt_sources() -> tuple[str, str, list[str]]:
@@ -276,11 +237,6 @@ def remove_leftovers() -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def base_labels(origin: str, more: Sequence[str] = ()) -> dict[str, str]:
-    """The labels of the base image; ``origin`` is the source of its packages."""
-    return {**image_labels(source_hash(more)), LABEL_ORIGIN: origin}
-
-
 def _import(archive: Path, tag: str, labels: Mapping[str, str]) -> None:
     repository, _, name = tag.partition(":")
     changes = [f"LABEL {json.dumps(key)}={json.dumps(value)}" for key, value in labels.items()]
@@ -327,45 +283,34 @@ def context(texts: Mapping[str, bytes], files: Mapping[str, Path]) -> IO[bytes]:
     Owner and times are fixed, so that equal contents give equal layers. The caller closes it.
     """
     output = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
+    contents = chain(texts.items(), ((name, path.read_bytes()) for name, path in files.items()))
     with tarfile.open(fileobj=output, mode="w") as archive:
-        for name, content in texts.items():
-            _add(archive, name, len(content), io.BytesIO(content))
-        for name, path in files.items():
-            with path.open("rb") as file:
-                _add(archive, name, path.stat().st_size, file)
+        for name, content in contents:
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), 0o755
+            archive.addfile(entry, io.BytesIO(content))
     output.seek(0)
     return output
 
 
-def _add(archive: tarfile.TarFile, name: str, size: int, content: IO[bytes]) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = size, 0o755
-    archive.addfile(entry, content)
-
-
 def build_image(
-    client: docker.DockerClient,
-    tag: str,
-    build_context: IO[bytes],
-    labels: Mapping[str, str],
-    network: str,
-    base: str,
-    stopping: clock.Event,
+    tag: str, build_context: IO[bytes], source: str, network: str, base: str, stopping: clock.Event
 ) -> None:
     """Build ``tag`` from ``build_context`` (closed here) on ``base``; the tag appears when it is complete.
 
-    ``network`` is the one that RUN lines see; if set, they have the proxies of the environment, which the image
-    does not keep. Raises ``BuildError`` with the builder's last lines, ``Stopped`` once ``stopping`` is set (the engine
-    ends a build when the connection closes).
+    ``source`` is the hash of its sources. ``network`` is the one that RUN lines see; if set, they have the proxies of
+    the environment, which the image does not keep. Raises ``BuildError`` with the builder's last lines, one of
+    ``engine.UNREACHABLE``, or ``Stopped`` once ``stopping`` is set (the engine ends a build when the connection
+    closes).
     """
     proxies = {key: os.environ[key] for key in _PROXIES if key in os.environ and network != "none"}
     lines: list[str] = []
-    with build_context:
+    with build_context, closing(patient_client()) as client:
         events = client.api.build(
             fileobj=build_context,
             custom_context=True,
             tag=tag,
-            labels=dict(labels),
+            labels=image_labels(source),
             buildargs={"BASE_IMAGE": base, **proxies},
             network_mode=network,
             rm=True,
@@ -500,11 +445,9 @@ def build(wanted: Recipe, stopping: clock.Event, log: Path) -> None:
 
     Raises ``MissingRequirementError`` with the builder's last lines.
     """
-    labels = image_labels(wanted.source)
+    users = {} if wanted.binary is None else {USER_PROGRAM: wanted.binary.content()}
     try:
-        with closing(patient_client()) as client:
-            users = {} if wanted.binary is None else {USER_PROGRAM: wanted.binary.content()}
-            build_image(client, wanted.tag, context(users, wanted.files), labels, _NETWORK, wanted.base, stopping)
+        build_image(wanted.tag, context(users, wanted.files), wanted.source, _NETWORK, wanted.base, stopping)
     except (BuildError, *engine.UNREACHABLE) as error:
         log.write_text(f"{error}\n", encoding="utf-8")
         raise MissingRequirementError(

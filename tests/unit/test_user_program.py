@@ -10,7 +10,6 @@ import tarfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -77,12 +76,11 @@ def test_an_image_is_called_by_its_program(program: Path, tmp_path: Path, monkey
 
     found: dict[str, bytes] = {}
 
-    def build(client: Any, tag: str, build_context: Any, *more: Any) -> None:
+    def build(tag: str, build_context: Any, *more: Any) -> None:
         with build_context, tarfile.open(fileobj=build_context) as archive:
             found.update({entry.name: cast(Any, archive.extractfile(entry)).read() for entry in archive})
 
     monkeypatch.setattr(images, "build_image", build)
-    monkeypatch.setattr(images, "patient_client", lambda: SimpleNamespace(close=lambda: None))
     images.build(recipe, threading.Event(), tmp_path / "log")
     assert found[USER_PROGRAM] == program.read_bytes() and "Dockerfile" in found
     program.write_bytes(b"another one")
