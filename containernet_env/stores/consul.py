@@ -102,47 +102,6 @@ _RTT_MS, _AVERAGE_RTT_MS = 100, 50
 _JOIN_S = 3.0
 
 
-def consul_timing(config: Config, largest: RttExpectation | None) -> Timing:
-    """As small as the largest RTT allows, 100 ms of it for each 1, from 1 to 10; or the configured value."""
-    (rtt_ms, rtt), flags = store.largest_rtt(largest), dict(config.store.flags)
-    multiplier, source = min(max(1, math.ceil(rtt_ms / _RTT_MS)), MULTIPLIER_MAX), "rtt"
-    if "raft_multiplier" in flags:
-        multiplier, source = int(flags["raft_multiplier"]), "config"
-    # Heartbeat and election timeouts are equal.
-    election_ms, longest_ms, notes = _TIMEOUT_MS * multiplier, _RTT_MS * multiplier, []
-    heartbeat = store.Heartbeat(election_ms // _HEARTBEATS, _SMALL, _SMALL)
-    if rtt_ms > longest_ms:
-        none = "; no larger one exists" if multiplier == MULTIPLIER_MAX else ""
-        notes.append(
-            f"Consul's raft_multiplier of {multiplier} is made for RTTs up to {longest_ms} ms{none}: {rtt}, is above"
-            f" that, and leaders may change under load"
-        )
-    if rtt_ms > election_ms:
-        notes.append(f"the election timeout of {election_ms} ms is below {rtt}: {store.NO_LEADER}")
-    if rtt_ms > _AVERAGE_RTT_MS:
-        notes.append(f"Consul requires an average RTT below {_AVERAGE_RTT_MS} ms between servers; {rtt}, is above that")
-    return Timing(
-        short=f"raft_multiplier {multiplier}, election {election_ms} ms",
-        long=(
-            f"raft_multiplier {multiplier} (from the {'largest RTT' if source == 'rtt' else 'config'}): heartbeat and "
-            f"election timeouts {election_ms} ms, a leader steps down after {_LEASE_MS * multiplier} ms without a "
-            f"quorum"
-        ),
-        values={
-            "raft_multiplier": multiplier,
-            "heartbeat_ms": heartbeat.interval_ms,
-            "election_ms": election_ms,
-            "raft_multiplier_from": source,
-        },
-        # Servers find each other, then two election timeouts.
-        settle_s=_JOIN_S + 2 * election_ms / 1000,
-        # Followers wait for the heartbeat timeout at least.
-        member_timeout_s=election_ms / 1000,
-        heartbeat=heartbeat,
-        notes=tuple(notes),
-    )
-
-
 # --- log and counters -------------------------------------------------------------------------------------------------
 
 # hclog's text form: time, level, logger, message, and perhaps fields ("key=value") after a colon.
@@ -432,7 +391,46 @@ class Consul(store.Store):
         return store.ImageParts("consul", module=replace(MODULE, version=other))
 
     def timing(self, config: Config, largest: RttExpectation | None) -> Timing:
-        return consul_timing(config, largest)
+        # As small as the largest RTT allows, 100 ms of it for each 1, from 1 to 10; or the configured value.
+        (rtt_ms, rtt), flags = store.largest_rtt(largest), dict(config.store.flags)
+        multiplier, source = min(max(1, math.ceil(rtt_ms / _RTT_MS)), MULTIPLIER_MAX), "rtt"
+        if "raft_multiplier" in flags:
+            multiplier, source = int(flags["raft_multiplier"]), "config"
+        origin = "largest RTT" if source == "rtt" else "config"
+        # Heartbeat and election timeouts are equal.
+        election_ms, longest_ms, notes = _TIMEOUT_MS * multiplier, _RTT_MS * multiplier, []
+        heartbeat = store.Heartbeat(election_ms // _HEARTBEATS, _SMALL, _SMALL)
+        if rtt_ms > longest_ms:
+            none = "; no larger one exists" if multiplier == MULTIPLIER_MAX else ""
+            notes.append(
+                f"Consul's raft_multiplier of {multiplier} is made for RTTs up to {longest_ms} ms{none}: {rtt}, is "
+                f"above that, and leaders may change under load"
+            )
+        if rtt_ms > election_ms:
+            notes.append(f"the election timeout of {election_ms} ms is below {rtt}: {store.NO_LEADER}")
+        if rtt_ms > _AVERAGE_RTT_MS:
+            notes.append(
+                f"Consul requires an average RTT below {_AVERAGE_RTT_MS} ms between servers; {rtt}, is above that"
+            )
+        return Timing(
+            short=f"raft_multiplier {multiplier}, election {election_ms} ms",
+            long=(
+                f"raft_multiplier {multiplier} (from the {origin}): heartbeat and election timeouts {election_ms} ms, "
+                f"a leader steps down after {_LEASE_MS * multiplier} ms without a quorum"
+            ),
+            values={
+                "raft_multiplier": multiplier,
+                "heartbeat_ms": heartbeat.interval_ms,
+                "election_ms": election_ms,
+                "raft_multiplier_from": source,
+            },
+            # Servers find each other, then two election timeouts.
+            settle_s=_JOIN_S + 2 * election_ms / 1000,
+            # Followers wait for the heartbeat timeout at least.
+            member_timeout_s=election_ms / 1000,
+            heartbeat=heartbeat,
+            notes=tuple(notes),
+        )
 
     def slowed(self, timing: Timing, factor: int) -> tuple[Self, Timing]:
         multiplier = factor * int(timing.values["raft_multiplier"])

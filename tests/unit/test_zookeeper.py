@@ -33,11 +33,13 @@ def recorded(name: str) -> str:
 
 
 def test_states_are_read_from_answers_of_members() -> None:
-    leader, follower = parse_srvr(recorded("srvr-leader.txt")), parse_srvr(recorded("srvr-follower.txt"))
-    assert (leader.mode, leader.epoch, leader.version) == ("leader", 2, "3.9.4")
-    assert (follower.mode, follower.epoch) == ("follower", 0)
-    debian = parse_srvr("Zookeeper version: 3.8.0-${mvngit.commit.id}, built on 2024\nZxid: 0xcd1b\nMode: standalone\n")
-    assert (debian.mode, debian.zxid, debian.version) == ("standalone", 0xCD1B, "3.8.0")
+    debian = "Zookeeper version: 3.8.0-${mvngit.commit.id}, built on 2024\nZxid: 0x70000cd1b\nMode: standalone\n"
+    for answer, mode, status in (
+        (recorded("srvr-leader.txt"), "leader", MemberStatus("m", "m", 2, "3.9.4")),
+        (recorded("srvr-follower.txt"), "follower", MemberStatus("m", "", 0, "3.9.4")),
+        (debian, "standalone", MemberStatus("m", "m", 7, "3.8.0")),
+    ):
+        assert parse_srvr("m", answer) == (mode, status)
     counts = parse_mntr(recorded("mntr-leader.txt"))
     assert counts["synced_followers"] == 2 and counts["quorum_size"] == 3 and "server_state" not in counts
     for answer in (
@@ -48,7 +50,7 @@ def test_states_are_read_from_answers_of_members() -> None:
     ):
         assert parse_mntr(answer) == {}
         with pytest.raises(RunError, match="srvr: "):
-            parse_srvr(answer)
+            parse_srvr("m", answer)
 
 
 class Members(ZooKeeperCluster):

@@ -286,11 +286,17 @@ class EtcdCluster(cluster.Cluster[EtcdMember]):
 
     def revision(self) -> int:
         timeout_s = self.query_s + HISTORY_S
-        return persistently(lambda: revision(self._answering().connection, timeout_s=timeout_s), self.patience_s)
+
+        def query() -> int:
+            member = self._answering()
+            return revision(member.connection, member.prefix, timeout_s)
+
+        return persistently(query, self.patience_s)
 
     def written(self, prefix: str, since: int, keys: Collection[str], timeout_s: float) -> OwnHistory:
-        answering = persistently(self._answering, self.patience_s)
-        return OwnHistory(events(answering.connection, prefix, since, timeout_s))
+        connection = persistently(self._answering, self.patience_s).connection
+        headers = connection.headers if isinstance(connection, LoggedIn) else {}
+        return OwnHistory(events(connection, prefix, since, timeout_s, headers))
 
     def _answering(self) -> EtcdMember:
         """A member that answers. Raises RunError if none does."""
@@ -483,14 +489,6 @@ class ExternalEtcd(external.ExternalCluster[EtcdMember], EtcdCluster):
             )
             checked(removed)
         return removed
-
-    def revision(self) -> int:
-        return persistently(lambda: revision(self._answering().connection, self._own.prefix), cluster.PATIENCE_S)
-
-    def written(self, prefix: str, since: int, keys: Collection[str], timeout_s: float) -> OwnHistory:
-        connection = persistently(self._answering, cluster.PATIENCE_S).connection
-        assert isinstance(connection, LoggedIn)
-        return OwnHistory(events(connection, prefix, since, timeout_s, connection.headers))
 
     def _range(self, more: dict[str, Any]) -> Any:
         return self._request("POST", _RANGE, {**span(self._own.prefix), **more})

@@ -133,57 +133,6 @@ _ORIGIN = {
 }
 
 
-def etcd_timing(config: Config, largest: RttExpectation | None) -> Timing:
-    """Heartbeat max(100 ms, RTT), election max(1000 ms, 10 x RTT) in whole ms; values in the config take precedence.
-
-    Raises ``ConfigError`` when a configured value and a derived one together break etcd's own rules.
-    """
-    (rtt_ms, rtt), configured = store.largest_rtt(largest), config.etcd
-    heartbeat_ms, heartbeat_from = configured.heartbeat_ms, "config"
-    if heartbeat_ms is None:
-        heartbeat_ms = min(max(_HEARTBEAT_MIN_MS, math.ceil(rtt_ms)), HEARTBEAT_MAX_MS)
-        heartbeat_from = "rtt" if heartbeat_ms > _HEARTBEAT_MIN_MS else "default"
-    election_ms, election_from = configured.election_ms, "config"
-    if election_ms is None:
-        by_rtt_ms, by_heartbeat_ms = (
-            _ELECTION_PER_RTT * ms for ms in (math.ceil(rtt_ms), configured.heartbeat_ms or 0)
-        )
-        wanted = {"default": _ELECTION_MIN_MS, "rtt": by_rtt_ms, "heartbeat": by_heartbeat_ms}
-        election_from = max(wanted, key=wanted.__getitem__)
-        election_ms = min(wanted[election_from], ELECTION_MAX_MS)
-    least_ms = ELECTION_PER_HEARTBEAT * heartbeat_ms
-    if election_ms < least_ms:
-        problem = Problem(
-            "$.etcd.election_timeout",
-            f"is too short for the heartbeat of {heartbeat_ms}ms, which follows from the largest RTT",
-            f"{election_ms}ms",
-            f"at least {ELECTION_PER_HEARTBEAT} heartbeats, {least_ms}ms",
-        )
-        raise ConfigError(str(config.path), [problem])
-    may_change, election, notes = "leaders may change under load", f"the election timeout of {election_ms} ms", []
-    if heartbeat_ms < rtt_ms:
-        notes.append(f"the heartbeat of {heartbeat_ms} ms is below {rtt}, about which etcd advises: {may_change}")
-    if election_ms < rtt_ms:
-        notes.append(f"{election} is below {rtt}: {store.NO_LEADER}")
-    elif election_ms < _ELECTION_PER_RTT * rtt_ms:
-        notes.append(f"{election} is below 10 times {rtt}, the least that etcd advises: {may_change}")
-    same = f" ({_ORIGIN[heartbeat_from]})" if heartbeat_from != election_from else ""
-    return Timing(
-        short=f"heartbeat {heartbeat_ms} ms, election {election_ms} ms",
-        long=f"heartbeat {heartbeat_ms} ms{same}, election timeout {election_ms} ms ({_ORIGIN[election_from]})",
-        values={
-            "heartbeat_ms": heartbeat_ms,
-            "election_ms": election_ms,
-            "heartbeat_from": heartbeat_from,
-            "election_from": election_from,
-        },
-        settle_s=2 * election_ms / 1000,  # two elections
-        member_timeout_s=election_ms / 1000,
-        heartbeat=store.Heartbeat(heartbeat_ms, HEARTBEAT, HEARTBEAT_ANSWER),
-        notes=tuple(notes),
-    )
-
-
 # --- the store --------------------------------------------------------------------------------------------------------
 
 
@@ -232,7 +181,52 @@ class Etcd(store.Store):
         return store.ImageParts("etcd", module=assets.etcd_module(version=other))
 
     def timing(self, config: Config, largest: RttExpectation | None) -> Timing:
-        return etcd_timing(config, largest)
+        # Heartbeat max(100 ms, RTT), election max(1000 ms, 10 x RTT) in whole ms, unless the config has them. A
+        # configured value and a derived one together may break etcd's own rules.
+        (rtt_ms, rtt), configured = store.largest_rtt(largest), config.etcd
+        heartbeat_ms, heartbeat_from = configured.heartbeat_ms, "config"
+        if heartbeat_ms is None:
+            heartbeat_ms = min(max(_HEARTBEAT_MIN_MS, math.ceil(rtt_ms)), HEARTBEAT_MAX_MS)
+            heartbeat_from = "rtt" if heartbeat_ms > _HEARTBEAT_MIN_MS else "default"
+        election_ms, election_from = configured.election_ms, "config"
+        if election_ms is None:
+            by_rtt_ms, by_heartbeat_ms = (
+                _ELECTION_PER_RTT * ms for ms in (math.ceil(rtt_ms), configured.heartbeat_ms or 0)
+            )
+            wanted = {"default": _ELECTION_MIN_MS, "rtt": by_rtt_ms, "heartbeat": by_heartbeat_ms}
+            election_from = max(wanted, key=wanted.__getitem__)
+            election_ms = min(wanted[election_from], ELECTION_MAX_MS)
+        least_ms = ELECTION_PER_HEARTBEAT * heartbeat_ms
+        if election_ms < least_ms:
+            problem = Problem(
+                "$.etcd.election_timeout",
+                f"is too short for the heartbeat of {heartbeat_ms}ms, which follows from the largest RTT",
+                f"{election_ms}ms",
+                f"at least {ELECTION_PER_HEARTBEAT} heartbeats, {least_ms}ms",
+            )
+            raise ConfigError(str(config.path), [problem])
+        may_change, election, notes = "leaders may change under load", f"the election timeout of {election_ms} ms", []
+        if heartbeat_ms < rtt_ms:
+            notes.append(f"the heartbeat of {heartbeat_ms} ms is below {rtt}, about which etcd advises: {may_change}")
+        if election_ms < rtt_ms:
+            notes.append(f"{election} is below {rtt}: {store.NO_LEADER}")
+        elif election_ms < _ELECTION_PER_RTT * rtt_ms:
+            notes.append(f"{election} is below 10 times {rtt}, the least that etcd advises: {may_change}")
+        same = f" ({_ORIGIN[heartbeat_from]})" if heartbeat_from != election_from else ""
+        return Timing(
+            short=f"heartbeat {heartbeat_ms} ms, election {election_ms} ms",
+            long=f"heartbeat {heartbeat_ms} ms{same}, election timeout {election_ms} ms ({_ORIGIN[election_from]})",
+            values={
+                "heartbeat_ms": heartbeat_ms,
+                "election_ms": election_ms,
+                "heartbeat_from": heartbeat_from,
+                "election_from": election_from,
+            },
+            settle_s=2 * election_ms / 1000,  # two elections
+            member_timeout_s=election_ms / 1000,
+            heartbeat=store.Heartbeat(heartbeat_ms, HEARTBEAT, HEARTBEAT_ANSWER),
+            notes=tuple(notes),
+        )
 
     def slowed(self, timing: Timing, factor: int) -> tuple[Self, Timing]:
         # The longest delays until writes are in its data file, and until its history is compacted.

@@ -12,8 +12,8 @@ import socket
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, TypeVar
+from dataclasses import replace
+from typing import ClassVar, TypeVar
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
@@ -28,26 +28,13 @@ CLIENT_PORT = 2181
 
 # --- four-letter words ------------------------------------------------------------------------------------------------
 
-Mode = Literal["leader", "follower", "standalone"]
 PING = b"ruok"
 """Answered whether or not the member has found a quorum."""
 OBSERVER = "srvr: is an observer"
+FOLLOWS = ""
+"""The leader that a follower reports: it names none."""
 _FIELD = re.compile(r"^([A-Z][A-Za-z ]*): (.*)$", re.MULTILINE)
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+")
-
-
-@dataclass(frozen=True, slots=True)
-class MemberState:
-    """One member's own view. ``zxid``: its last transaction; of a leader it begins with the number of its election."""
-
-    mode: Mode
-    zxid: int
-    version: str
-
-    @property
-    def epoch(self) -> int:
-        """The number of the election, in the upper half of a zxid."""
-        return self.zxid >> 32
 
 
 def query(connection: Connection, word: str, timeout_s: float) -> str:
@@ -68,8 +55,11 @@ def query(connection: Connection, word: str, timeout_s: float) -> str:
     return answer.decode(errors="replace")
 
 
-def parse_srvr(answer: str) -> MemberState:
-    """The state that a member reports. Raises ``RunError`` if it serves no client, or reports something else."""
+def parse_srvr(name: str, answer: str) -> tuple[str, MemberStatus]:
+    """The mode and the status that the member ``name`` reports.
+
+    Raises ``RunError`` if it serves no client, is an observer, or reports something else.
+    """
     fields = dict(_FIELD.findall(answer))
     version = _VERSION.match(fields.get("Zookeeper version", ""))
     mode = fields.get("Mode")
@@ -78,9 +68,11 @@ def parse_srvr(answer: str) -> MemberState:
     if version is None or mode not in ("leader", "follower", "standalone"):
         raise RunError(f"srvr: {answer.strip()[:80] or 'no answer'}")
     try:
-        return MemberState(mode, int(fields["Zxid"], 16), version[0])
+        # The upper half of a transaction's number is that of the election of its leader.
+        epoch = int(fields["Zxid"], 16) >> 32
     except (KeyError, ValueError) as error:
         raise RunError(f"srvr: {answer.strip()[:80]}") from error
+    return mode, MemberStatus(name, FOLLOWS if mode == "follower" else name, epoch, version[0])
 
 
 def parse_mntr(answer: str) -> Counters:
@@ -222,10 +214,6 @@ class Session:
         """Make a znode for all clients, which stays or ends with this session. Raises ``ZnodeError``."""
         self._do("create", path, _CREATE, _buffer(data) + _FOR_ALL + (_EPHEMERAL if ephemeral else _STAYS))
 
-    def delete(self, path: str) -> None:
-        """Delete a znode. Raises ``ZnodeError``."""
-        self._do("delete", path, _DELETE, _ANY_VERSION)
-
     def delete_empty(self, path: str) -> bool:
         """Delete a znode unless it has children; whether it no longer exists."""
         return self._do("delete", path, _DELETE, _ANY_VERSION, NO_NODE, NOT_EMPTY)[0] != NOT_EMPTY
@@ -355,9 +343,6 @@ _JAVA = re.compile(r"^(?:Error: |Exception in thread )(.*)$", re.MULTILINE)
 
 # --- members ----------------------------------------------------------------------------------------------------------
 
-_FOLLOWS = ""
-"""The leader that a follower reports: it names none."""
-
 
 class ZooKeeperMember(cluster.Member):
     """One ZooKeeper member and the host it runs on."""
@@ -366,17 +351,8 @@ class ZooKeeperMember(cluster.Member):
     ping_request = PING
     log_form: ClassVar[LogForm] = LOG
 
-    def state(self, timeout_s: float = QUERY_S) -> MemberState:
-        """Its own state. Raises RunError if it does not answer, or has found no quorum."""
-        return parse_srvr(query(self.connection, "srvr", timeout_s))
-
     def status(self, timeout_s: float = QUERY_S) -> MemberStatus:
-        return self.status_of(self.state(timeout_s))
-
-    def status_of(self, state: MemberState) -> MemberStatus:
-        """The same as a status."""
-        leader = _FOLLOWS if state.mode == "follower" else self.name
-        return MemberStatus(self.name, leader, state.epoch, state.version)
+        return parse_srvr(self.name, query(self.connection, "srvr", timeout_s))[1]
 
     def has_started(self) -> bool:
         # A member without a leader answers this query, too.
@@ -435,7 +411,7 @@ class ZooKeeperCluster(cluster.Cluster[ZooKeeperMember]):
     def _leadership(self, statuses: Mapping[ZooKeeperMember, MemberStatus | None], required: int) -> Leadership | None:
         answers = [status for status in statuses.values() if status is not None]
         leading = [status for status in answers if status.leader_id == status.member_id]
-        following = sum(status.leader_id == _FOLLOWS for status in answers)
+        following = sum(status.leader_id == FOLLOWS for status in answers)
         if not leading or 1 + following < required:
             return None
         newest = max(leading, key=lambda status: status.raft_term)
@@ -499,7 +475,7 @@ class ExternalZooKeeper(external.ExternalCluster[ZooKeeperMember], ZooKeeperClus
     ) -> external.MemberLook:
         # A member without a quorum has no status.
         try:
-            state = member.state(timeout_s)
+            mode, status = parse_srvr(member.name, query(connection, "srvr", timeout_s))
         except NoAnswerError:
             raise
         except RunError as error:
@@ -514,7 +490,7 @@ class ExternalZooKeeper(external.ExternalCluster[ZooKeeperMember], ZooKeeperClus
             if text == OBSERVER:
                 return replace(look, problem="is an observer, which does not vote: leave it out")
             return replace(look, problem=f"is no voting member of ZooKeeper: {text}")
-        return replace(look, version=state.version, status=member.status_of(state), cluster=state.mode)
+        return replace(look, version=status.version, status=status, cluster=mode)
 
     def _judge(self, found: external.ClusterLook, timeout_s: float) -> external.ClusterLook:
         count = len(found.members)
@@ -566,7 +542,7 @@ class ExternalZooKeeper(external.ExternalCluster[ZooKeeperMember], ZooKeeperClus
         there = [path for path in _above(self._chroot) if opened.exists(path)]
         trial = f"{there[-1] if there else ''}/{self._chroot.rpartition('/')[2]}"
         opened.create(trial, MARK, ephemeral=True)
-        opened.delete(trial)
+        opened.delete_all([trial], external.REQUEST_S)
 
     def _make_chroot(self, opened: Session) -> None:
         """Create the znodes of its path that are not there. Raises RunError."""

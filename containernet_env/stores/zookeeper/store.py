@@ -174,48 +174,6 @@ _SETTLE_S = 6.0
 _ORIGIN = {"default": "ZooKeeper's default", "rtt": "from the largest RTT", "config": "from the config"}
 
 
-def zookeeper_timing(config: Config, largest: RttExpectation | None) -> Timing:
-    """ZooKeeper's own ticks, longer where the sync limit would be below ten of the largest RTTs; or the config's."""
-    (rtt_ms, rtt), flags = store.largest_rtt(largest), dict(config.store.flags)
-    init_ticks, sync_ticks = int(flags.get("initLimit", INIT_TICKS)), int(flags.get("syncLimit", SYNC_TICKS))
-    tick_ms, tick_from = max(TICK_MS, -(-_SILENCE_PER_RTT * math.ceil(rtt_ms) // sync_ticks)), "default"
-    if "tickTime" in flags:
-        tick_ms, tick_from = FLAGS["tickTime"].parse(flags["tickTime"]), "config"
-    elif tick_ms > TICK_MS:
-        tick_from = "rtt"
-    notes = []
-    for name, ticks in (("sync", sync_ticks), ("init", init_ticks)):
-        limit = f"the {name} limit of {ticks} ticks, {ticks * tick_ms} ms,"
-        if ticks * tick_ms < rtt_ms:
-            notes.append(f"{limit} is below {rtt}: {store.NO_LEADER}")
-        elif name == "sync" and ticks * tick_ms < _SILENCE_PER_RTT * rtt_ms:
-            notes.append(f"{limit} is below {_SILENCE_PER_RTT} times {rtt}: leaders may change under load")
-    # A leader pings its followers twice in a tick (Leader.lead).
-    heartbeat = store.Heartbeat(max(1, tick_ms // 2), PING, PING)
-    return Timing(
-        short=f"tick {tick_ms} ms, sync limit {sync_ticks} ticks",
-        long=(
-            f"tick {tick_ms} ms ({_ORIGIN[tick_from]}); members may lag {sync_ticks} ticks, and take {init_ticks} to "
-            f"join"
-        ),
-        values={
-            "tick_ms": tick_ms,
-            "init_ticks": init_ticks,
-            "sync_ticks": sync_ticks,
-            # No leader is replaced before the sync limit.
-            "heartbeat_ms": heartbeat.interval_ms,
-            "election_ms": sync_ticks * tick_ms,
-            "tick_from": tick_from,
-        },
-        # Members that join wait for each other in ticks.
-        settle_s=_SETTLE_S * max(1.0, tick_ms / TICK_MS),
-        # For ``syncLimit`` ticks a leader waits for its followers, and they for it.
-        member_timeout_s=sync_ticks * tick_ms / 1000,
-        heartbeat=heartbeat,
-        notes=tuple(notes),
-    )
-
-
 # --- the store --------------------------------------------------------------------------------------------------------
 
 # As bin/zkServer.sh has it where nothing limits the memory.
@@ -284,7 +242,45 @@ class ZooKeeper(store.Store):
         return store.ImageParts("zookeeper", scripts, packages=(_JAVA,), files=files, version=self.version)
 
     def timing(self, config: Config, largest: RttExpectation | None) -> Timing:
-        return zookeeper_timing(config, largest)
+        # ZooKeeper's own ticks, longer where the sync limit would be below ten of the largest RTTs; or the config's.
+        (rtt_ms, rtt), flags = store.largest_rtt(largest), dict(config.store.flags)
+        init_ticks, sync_ticks = int(flags.get("initLimit", INIT_TICKS)), int(flags.get("syncLimit", SYNC_TICKS))
+        tick_ms, tick_from = max(TICK_MS, -(-_SILENCE_PER_RTT * math.ceil(rtt_ms) // sync_ticks)), "default"
+        if "tickTime" in flags:
+            tick_ms, tick_from = FLAGS["tickTime"].parse(flags["tickTime"]), "config"
+        elif tick_ms > TICK_MS:
+            tick_from = "rtt"
+        notes = []
+        for name, ticks in (("sync", sync_ticks), ("init", init_ticks)):
+            limit = f"the {name} limit of {ticks} ticks, {ticks * tick_ms} ms,"
+            if ticks * tick_ms < rtt_ms:
+                notes.append(f"{limit} is below {rtt}: {store.NO_LEADER}")
+            elif name == "sync" and ticks * tick_ms < _SILENCE_PER_RTT * rtt_ms:
+                notes.append(f"{limit} is below {_SILENCE_PER_RTT} times {rtt}: leaders may change under load")
+        # A leader pings its followers twice in a tick (Leader.lead).
+        heartbeat = store.Heartbeat(max(1, tick_ms // 2), PING, PING)
+        return Timing(
+            short=f"tick {tick_ms} ms, sync limit {sync_ticks} ticks",
+            long=(
+                f"tick {tick_ms} ms ({_ORIGIN[tick_from]}); members may lag {sync_ticks} ticks, "
+                f"and take {init_ticks} to join"
+            ),
+            values={
+                "tick_ms": tick_ms,
+                "init_ticks": init_ticks,
+                "sync_ticks": sync_ticks,
+                # No leader is replaced before the sync limit.
+                "heartbeat_ms": heartbeat.interval_ms,
+                "election_ms": sync_ticks * tick_ms,
+                "tick_from": tick_from,
+            },
+            # Members that join wait for each other in ticks.
+            settle_s=_SETTLE_S * max(1.0, tick_ms / TICK_MS),
+            # For ``syncLimit`` ticks a leader waits for its followers, and they for it.
+            member_timeout_s=sync_ticks * tick_ms / 1000,
+            heartbeat=heartbeat,
+            notes=tuple(notes),
+        )
 
     def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
         # The other half of a memory limit is for the runtime itself (at least 60 MB), its threads, and the buffers of
