@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import http.client
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import get_args
 
 from containernet_env.base.errors import RunError
@@ -51,21 +53,17 @@ class Profiling:
         self._port = port
         self._kinds = [kind for kind in get_args(ProfileKind) if kind in kinds]
         self._socket: socket.socket | None = None
-        self._problem = ""
+        self._problem = "it was not begun"
         # The member counts since it started.
         self._before = {kind: self._fetch(kind) for kind in self._kinds if kind != "cpu"}
 
     def begin(self) -> None:
         """The scenario begins."""
-        if "cpu" not in self._kinds:
-            return
-        try:
-            self._socket = self._connection.open(self._port, timeout_s=_ANSWER_S)
-            request = f"GET {_PATH}/profile?seconds={LONGEST_CPU_S} HTTP/1.1\r\nHost: localhost\r\n"
-            self._socket.sendall(f"{request}Connection: close\r\n\r\n".encode())
-        except (RunError, OSError) as error:
-            self._problem = str(error)
-            self.close()
+        if "cpu" in self._kinds:
+            with self._noted():
+                self._socket = self._connection.open(self._port, timeout_s=_ANSWER_S)
+                request = f"GET {_PATH}/profile?seconds={LONGEST_CPU_S} HTTP/1.1\r\nHost: localhost\r\n"
+                self._socket.sendall(f"{request}Connection: close\r\n\r\n".encode())
 
     def end(self) -> None:
         """The scenario has ended; returns at once.
@@ -73,32 +71,34 @@ class Profiling:
         Go ends a profile early, and sends it, once the client has closed its side of the connection.
         """
         if self._socket is not None:
-            try:
+            with self._noted():
                 # Not its own: that of a socket with TLS would have it read no TLS any more.
                 socket.socket.shutdown(self._socket, socket.SHUT_WR)
-            except OSError as error:
-                self._problem = str(error)
-                self.close()
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Note why there is no profile of the CPU."""
+        try:
+            yield
+        except (RunError, OSError, http.client.HTTPException) as error:
+            self._problem = str(error) or type(error).__name__
+            self.close()
 
     def profiles(self) -> list[Profile]:
         """One of each kind, fetched from the member."""
         return [self._cpu() if kind == "cpu" else self._cumulative(kind) for kind in self._kinds]
 
     def _cpu(self) -> Profile:
-        measured = _MEASURED["cpu"]
-        if self._socket is None:
-            return Profile("cpu", measured, problem=self._problem or "it was not begun")
-        try:
-            response = http.client.HTTPResponse(self._socket)
-            response.begin()
-            data = response.read(_MOST_BYTES)
-            if response.status != 200:
-                return Profile("cpu", measured, problem=f"HTTP {response.status}: {data[:200]!r}")
-            return Profile("cpu", measured, data)
-        except (OSError, http.client.HTTPException) as error:
-            return Profile("cpu", measured, problem=str(error) or type(error).__name__)
-        finally:
-            self.close()
+        if self._socket is not None:
+            with self._noted():
+                response = http.client.HTTPResponse(self._socket)
+                response.begin()
+                data = response.read(_MOST_BYTES)
+                self.close()
+                if response.status == 200:
+                    return Profile("cpu", _MEASURED["cpu"], data)
+                self._problem = f"HTTP {response.status}: {data[:200]!r}"
+        return Profile("cpu", _MEASURED["cpu"], problem=self._problem)
 
     def _cumulative(self, kind: ProfileKind) -> Profile:
         before, after = self._before[kind], self._fetch(kind)
@@ -109,10 +109,7 @@ class Profiling:
 
     def _fetch(self, kind: ProfileKind) -> Profile:
         """The profile up to now, or why there is none."""
-
-        def fetch() -> bytes:
-            return self._connection.request_bytes(self._port, f"{_PATH}/{kind}", timeout_s=_ANSWER_S)
-
+        fetch = partial(self._connection.request_bytes, self._port, f"{_PATH}/{kind}", timeout_s=_ANSWER_S)
         try:
             return Profile(kind, _MEASURED[kind], persistently(fetch, _ANSWER_S))
         except RunError as error:
