@@ -110,7 +110,6 @@ BUILD_FLAGS = ("-trimpath", "-ldflags")
 LINKER_FLAGS = "-s -w"
 
 RESTORE = "Restore it (git checkout), or clone or install the project again."
-_ETCD_MODULE = "go.etcd.io/etcd/server/v3"
 
 
 @dataclass(frozen=True)
@@ -133,11 +132,7 @@ class GoModule:
 
     def source_hash(self, go_version: str) -> str:
         """Hash (64 hex digits) of the module's sources, the build's flags and the Go version ("go1.26.8")."""
-        if not (self.folder / "go.mod").is_file():
-            raise MissingRequirementError(
-                f"{self.folder / 'go.mod'} is missing: this clone or installation is not complete",
-                RESTORE,
-            )
+        self._requirements()
         paths = [self.folder / name for name in self.only] if self.only else compiled_files(self.folder)
         settings = {"go": go_version, "flags": [*BUILD_FLAGS, LINKER_FLAGS], "env": BUILD_ENVIRONMENT}
         wanted = [self.version] if self.version is not None else []
@@ -147,7 +142,21 @@ class GoModule:
     def pinned(self) -> str | None:
         """The version in ``go.mod`` of the first package, such as "3.7.3"; ``None`` where that is of this project."""
         package = next(iter(self.packages.values()))
-        return None if package.startswith(".") else _pinned(self.folder / "go.mod", package)
+        if package.startswith("."):
+            return None
+        found = re.search(rf"^\s*{re.escape(package)} v(\S+)", self._requirements(), re.MULTILINE)
+        if found is None:
+            raise MissingRequirementError(f"{self.folder / 'go.mod'} does not require {package}", RESTORE)
+        return found[1]
+
+    def _requirements(self) -> str:
+        """Its go.mod. Raises ``MissingRequirementError``."""
+        path = self.folder / "go.mod"
+        try:
+            return path.read_text(encoding="utf-8")
+        except FileNotFoundError as error:
+            words = f"{path} is missing: this clone or installation is not complete"
+            raise MissingRequirementError(words, RESTORE) from error
 
     @property
     def label(self) -> str:
@@ -157,7 +166,7 @@ class GoModule:
 
 def etcd_module(version: str | None = None) -> GoModule:
     """etcd and etcdctl, in the version that is pinned or in another one."""
-    packages = {"etcd": _ETCD_MODULE, "etcdctl": "go.etcd.io/etcd/etcdctl/v3"}
+    packages = {"etcd": "go.etcd.io/etcd/server/v3", "etcdctl": "go.etcd.io/etcd/etcdctl/v3"}
     return GoModule("etcd", ROOT / "etcd_image", packages, ("go.mod", "go.sum"), False, version)
 
 
@@ -208,17 +217,4 @@ def hash_file(path: Path) -> str:
 
 def etcd_version() -> str:
     """The pinned version of etcd, such as "3.7.3", read from etcd_image/go.mod."""
-    return _pinned(ROOT / "etcd_image" / "go.mod", _ETCD_MODULE)
-
-
-def _pinned(path: Path, module: str) -> str:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise MissingRequirementError(
-            f"{path} is missing: this clone or installation is not complete", RESTORE
-        ) from error
-    found = re.search(rf"^\s*{re.escape(module)} v(\S+)", text, re.MULTILINE)
-    if found is None:
-        raise MissingRequirementError(f"{path} does not require {module}", RESTORE)
-    return found.group(1)
+    return str(etcd_module().pinned)

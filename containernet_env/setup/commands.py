@@ -7,7 +7,6 @@ calls ``stop``: so no signal can fall between the start of a process and its reg
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import shutil
@@ -15,11 +14,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from containernet_env.base import clock, programs
 from containernet_env.base.errors import MissingRequirementError
@@ -27,14 +25,13 @@ from containernet_env.base.work import Progress, Stop
 
 _GUARD = Path(__file__).with_name("guard.py")
 _TAIL_LINES = 8
+_POLL_S = 0.1
 
 
 class CommandError(Exception):
     """A program failed; ``tail`` holds its last lines, ``log`` is the file with all of them."""
 
     def __init__(self, argv: Sequence[str], reason: str, log: Path, tail: Sequence[str]) -> None:
-        self.argv = tuple(argv)
-        self.reason = reason
         self.log = log
         self.tail = tuple(tail)
         super().__init__(f"'{' '.join(argv[:3])}{' ...' if len(argv) > 3 else ''}' {reason}")
@@ -75,14 +72,29 @@ class Commands:
 
         Raises ``CommandError`` (no such program, a non-zero exit, the time limit), ``Stopped`` after ``stop``.
         """
-        begin = log.stat().st_size if log.exists() else 0
-        with log.open("ab") as output:
+        given = programs.environment(env)
+        with log.open("ab") as output, self._lock:
+            begin = output.tell()
             output.write(f"$ {' '.join(argv)}\n".encode())
             output.flush()
+            if self.stopping.is_set():
+                raise Stopped
+            if (found := shutil.which(argv[0], path=given["PATH"])) is None:
+                raise CommandError(argv, "cannot be started: there is no such program", log, ())
             try:
-                process = self._start(argv, output, cwd, env, ending)
+                process = subprocess.Popen(
+                    guarded([found, *argv[1:]], ending),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd=cwd,
+                    env=given,
+                    pass_fds=(programs.descriptor(),),
+                    start_new_session=True,
+                )
             except OSError as error:
                 raise CommandError(argv, f"cannot be started: {error}", log, ()) from error
+            self._running[process.pid] = (process, ending)
         try:
             process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
@@ -96,28 +108,6 @@ class Commands:
         if process.returncode != 0:
             raise CommandError(argv, f"ended: {programs.how_ended(process.returncode)}", log, tail(log, begin))
 
-    def _start(
-        self, argv: Sequence[str], output: IO[bytes], cwd: Path | None, env: Mapping[str, str] | None, ending: Ending
-    ) -> subprocess.Popen[bytes]:
-        given = programs.environment(env)
-        with self._lock:
-            if self.stopping.is_set():
-                raise Stopped
-            if (found := shutil.which(argv[0], path=given["PATH"])) is None:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
-            process = subprocess.Popen(
-                guarded([found, *argv[1:]], ending),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=cwd,
-                env=given,
-                pass_fds=(programs.descriptor(),),
-                start_new_session=True,
-            )
-            self._running[process.pid] = (process, ending)
-        return process
-
     def stop(self) -> None:
         """End every running program and refuse new ones; returns when all have ended."""
         with self._lock:
@@ -127,6 +117,32 @@ class Commands:
             _signal(process, ending.signum, ending.leader_only)
         for process, ending in running:
             end(process, ending, signalled=True)
+
+    def side_by_side(self, *jobs: Callable[[], None], stop: Stop | None = None) -> None:
+        """Run jobs in threads and wait for all; where signals are to end them, called in the main thread.
+
+        The first error stops the others and is raised. So does an exception in this thread meanwhile, of a signal or
+        of the stop token: every running program is ended before it is raised.
+        """
+        if not jobs:
+            return
+        with clock.ThreadPoolExecutor(len(jobs)) as pool:
+            futures = [pool.submit(job) for job in jobs]
+            try:
+                failed, left = False, True
+                while left and not failed:
+                    if stop is not None:
+                        stop.check()
+                    done, running = wait(futures, timeout=_POLL_S, return_when=FIRST_EXCEPTION)
+                    left, failed = bool(running), any(future.exception() is not None for future in done)
+            except BaseException:
+                self.stop()
+                raise
+            if failed:
+                self.stop()
+        errors = [error for future in futures if (error := future.exception()) is not None]
+        for error in sorted(errors, key=lambda error: isinstance(error, Stopped)):
+            raise error
 
 
 def guarded(argv: Sequence[str], ending: Ending) -> list[str]:
@@ -167,9 +183,6 @@ def tail(log: Path, begin: int = 0) -> list[str]:
     return [line.rstrip() for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
 
 
-_POLL_S = 0.1
-
-
 @dataclass
 class Step:
     """One step in progress: its log file and its reports."""
@@ -185,7 +198,7 @@ class Steps:
     def __init__(self, report: Progress, logs: Path, stop: Stop | None = None) -> None:
         self._report = report
         self._logs = logs
-        self._stop = stop or Stop()
+        self._stop = stop
         self.commands = Commands()
 
     @contextmanager
@@ -198,29 +211,8 @@ class Steps:
             yield Step(log, self._report.note, stage.done)
 
     def run(self, *jobs: Callable[[], None]) -> None:
-        """Run jobs side by side and wait for all; where signals are to end them, called in the main thread.
-
-        The first error stops the others and is raised. So does an exception in this thread meanwhile, of a
-        signal or of the stop token: every running program is ended before it is raised.
-        """
-        if not jobs:
-            return
-        with ThreadPoolExecutor(len(jobs)) as pool:
-            futures = [pool.submit(job) for job in jobs]
-            try:
-                failed, left = False, True
-                while left and not failed:
-                    self._stop.check()
-                    done, running = wait(futures, timeout=_POLL_S, return_when=FIRST_EXCEPTION)
-                    left, failed = bool(running), any(future.exception() is not None for future in done)
-            except BaseException:
-                self.commands.stop()
-                raise
-            if failed:
-                self.commands.stop()
-        errors = [error for future in futures if (error := future.exception()) is not None]
-        for error in sorted(errors, key=lambda error: isinstance(error, Stopped)):
-            raise error
+        """Run jobs side by side; see ``Commands.side_by_side``."""
+        self.commands.side_by_side(*jobs, stop=self._stop)
 
 
 LOCK = Path("/run/containernet-env-setup.lock")

@@ -139,29 +139,18 @@ def make(tag: str, commands: Commands, log: Path, note: Callable[[str], None], m
 
     Raises ``MissingRequirementError`` when neither way works.
     """
-    reason = registry_problem()
-    if reason is None:
-        try:
-            # The engine pulls it. The host's network: the only one of an engine without a bridge.
-            texts = {"Dockerfile": dockerfile(more).encode()}
-            build_image(tag, context(texts, {}), source_hash(more), "host", OFFICIAL, commands.stopping)
-            return f"from {OFFICIAL}"
-        except (BuildError, *engine.UNREACHABLE) as error:
-            reason = str(error)
-    with log.open("a", encoding="utf-8") as file:
-        file.write(f"{OFFICIAL} is not used: {reason}\n")
-    return _from_packages(tag, commands, log, note, more)
-
-
-def registry_problem() -> str | None:
-    """Why the official image is not available, as one line; None if it is here or its registry answers."""
     try:
         with closing(engine.connect(_ANSWER_S)) as client:
             if not client.api.images(name=OFFICIAL):
-                client.api.inspect_distribution(OFFICIAL)
-    except engine.UNREACHABLE as error:
-        return str(error).splitlines()[0]
-    return None
+                client.api.inspect_distribution(OFFICIAL)  # a registry may be out of reach
+        # The engine pulls it. The host's network: the only one of an engine without a bridge.
+        texts = {"Dockerfile": dockerfile(more).encode()}
+        build_image(tag, context(texts, {}), source_hash(more), "host", OFFICIAL, commands.stopping)
+        return f"from {OFFICIAL}"
+    except (BuildError, *engine.UNREACHABLE) as error:
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"{OFFICIAL} is not used: {error}\n")
+    return _from_packages(tag, commands, log, note, more)
 
 
 def _from_packages(tag: str, commands: Commands, log: Path, note: Callable[[str], None], more: Sequence[str]) -> str:

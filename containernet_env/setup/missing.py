@@ -47,16 +47,11 @@ def detect(store: Store = DEFAULT) -> Missing:
         modules = (own, *modules)
     running = engine.is_reachable()
     present = images.present() if running else set()
-    if version is None:
-        stale, required = modules, None
-        absent = list(dict.fromkeys((store.image.name, "etcd", "benchmark")))
-        bases = {images.base_tag(): "base"}
-    else:
-        stale = tuple(module for module in modules if programs.find(module, version) is None)
-        required = images.required_images(store)
-        lacking = [recipe for recipe in images.recipes(version, store) if recipe.tag not in present]
-        absent = [recipe.name for recipe in lacking]
-        bases = {recipe.base: f"base of {recipe.name}" if recipe.packages else "base" for recipe in lacking}
-    absent = [name for tag, name in bases.items() if tag not in present] + absent
+    # Without a Go, and without programs, everything has to be built.
+    stale = tuple(module for module in modules if version is None or programs.find(module, version) is None)
+    required = None if version is None else images.required_images(store)
+    lacking = [recipe for recipe in images.recipes(version or "", store) if recipe.tag not in present]
+    bases = {recipe.base: f"base of {recipe.name}" if recipe.packages else "base" for recipe in lacking}
+    absent = [name for tag, name in bases.items() if tag not in present] + [recipe.name for recipe in lacking]
     fetched = [file for file in store.image.files if absent and images.find(file) is None]
     return Missing(tuple(packages.missing()), not running, stale, tuple(absent), required, store, tuple(fetched))

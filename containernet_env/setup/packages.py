@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import tomllib
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from signal import SIGINT
 
@@ -193,7 +194,13 @@ def _make_sure(module: str, extra: str, clone: Path, why: str, note: Callable[[s
     with only_one(note, clone / ".build" / "python.lock", _LOCK_DEADLINE_S):
         if _version(module) != _pin(clone, module):
             note(f"installing {', '.join(EXTRAS[extra])} into {sys.prefix}, once")
-            _install(argv)
+            log, commands = assets.logs() / "extras.log", Commands()
+            try:
+                commands.side_by_side(partial(commands.run, argv, log, timeout_s=_PIP_TIMEOUT_S))
+            except CommandError as error:
+                last = f": {error.tail[-1]}" if error.tail else ""
+                remedy = "Check the network (a proxy is taken from HTTPS_PROXY, its certificate from PIP_CERT)."
+                raise MissingRequirementError(f"{error}{last}", f"{remedy} Details: {log}") from error
     importlib.invalidate_caches()
 
 
@@ -227,21 +234,3 @@ def _allows(clone: Path, extra: str, module: str, version: str) -> bool:
         return False
     found, least, below = (tuple(map(int, number.split("."))) for number in numbers)
     return least <= found < below
-
-
-def _install(argv: list[str]) -> None:
-    log = assets.logs() / "extras.log"
-    commands = Commands()
-    with clock.ThreadPoolExecutor(1) as pool:
-        done = pool.submit(commands.run, argv, log, timeout_s=_PIP_TIMEOUT_S)
-        try:
-            done.result()
-        except CommandError as error:
-            last = f": {error.tail[-1]}" if error.tail else ""
-            raise MissingRequirementError(
-                f"{error}{last}",
-                f"Check the network (a proxy is taken from HTTPS_PROXY, its certificate from PIP_CERT). Details: {log}",
-            ) from error
-        except BaseException:
-            commands.stop()
-            raise

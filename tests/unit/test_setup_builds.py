@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from docker.errors import APIError, ImageNotFound
@@ -391,7 +392,7 @@ def test_base_is_made_from_the_machines_own_sources_of_its_distribution() -> Non
 def test_base_falls_back_to_packages_and_tells_where_both_ways_fail(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(images, "registry_problem", lambda: "no such host")
+    monkeypatch.setattr(images.engine, "connect", Mock(side_effect=APIError("no such host")))
     monkeypatch.setattr(images, "WORK", tmp_path)
     monkeypatch.setattr(images.programs, "which", lambda program: f"/usr/bin/{program}")
     monkeypatch.setattr(images, "apt_sources", lambda: ("debian", "bookworm", []))
