@@ -95,10 +95,14 @@ class Connection(Protocol):
 
 
 class KeptConnection:
-    """Requests one after the other over a connection that ``connect`` opens, as long as the peer keeps it."""
+    """Requests one after the other over a connection that ``connect`` opens, as long as the peer keeps it.
 
-    def __init__(self, connect: Callable[[], socket.socket], host: str) -> None:
+    ``timeout_s`` bounds each wait, that for a connection too.
+    """
+
+    def __init__(self, connect: Callable[..., socket.socket], host: str, timeout_s: float) -> None:
         self._connect = connect
+        self.timeout_s = timeout_s
         self._http = http.client.HTTPConnection(host)
 
     def __enter__(self) -> KeptConnection:
@@ -120,11 +124,12 @@ class KeptConnection:
         """
         with worded():
             if self._http.sock is not None:
+                self._http.sock.settimeout(self.timeout_s)
                 try:
                     return self._ask(method, target, body)
                 except ConnectionError:
                     self._http.close()
-            self._http.sock = self._connect()
+            self._http.sock = self._connect(timeout_s=self.timeout_s)
             return self._ask(method, target, body)
 
     def _ask(self, method: str, target: str, body: bytes | None) -> tuple[int, bytes]:

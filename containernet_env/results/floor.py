@@ -11,8 +11,7 @@ from random import Random
 
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import Topology, UnloadedNetwork, has_jitter
-from containernet_env.stores.floor import Request
-from containernet_env.stores.store import Store
+from containernet_env.stores.store import Request, Store
 
 DRAWS = 999
 """If links have jitter, at least this many requests are sampled: the fastest of several followers is then faster than

@@ -733,9 +733,9 @@ class LeaderlessCluster(Cluster[M], Generic[M]):
 
     lacks = "no answer to a read from every member"
 
-    def __init__(self, members: Sequence[M], quorum: int = 1) -> None:
+    def __init__(self, members: Sequence[M]) -> None:
         super().__init__(members)
-        self.quorum = quorum
+        self.quorum = 1
 
     def _leadership(self, statuses: Mapping[M, MemberStatus | None], required: int) -> Leadership | None:
         return self.leadership() if sum(map(bool, statuses.values())) >= required else None

@@ -26,8 +26,7 @@ from containernet_env.model.topology import RttExpectation
 from containernet_env.model.usage import MemberActivity
 from containernet_env.stores import cluster, external, store
 from containernet_env.stores.cluster import QUERY_S, Cluster, Counters, LogForm, LogPart, MemberStatus, Written
-from containernet_env.stores.floor import Request, key_bytes
-from containernet_env.stores.store import MemberStart, Timing
+from containernet_env.stores.store import MemberStart, Request, Timing, key_bytes
 
 MODULE = GoModule(
     "consul",

@@ -49,18 +49,16 @@ class Login:
 
 @dataclass
 class RemoteHost:
-    """The host of an external member: it cannot be observed, and silence is not death."""
+    """A ``MemberHost`` of an external member: it cannot be observed, and silence is not death."""
 
     name: str
     pid: int = 0
     alive: bool = True
 
     def ending(self, words: LastWords = last_words) -> str | None:
-        """See ``MemberHost``: unknown."""
         return None
 
     def logs(self, tail: int = 20) -> str:
-        """See ``MemberHost``. Raises RunError."""
         raise RunError(f"the log of {self.name} is on its own machine")
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 from urllib.parse import quote
 
@@ -16,8 +16,7 @@ from containernet_env.base.work import persistently, side_by_side
 from containernet_env.model.config import Config, HttpService, Node
 from containernet_env.stores import cluster, external, store
 from containernet_env.stores.cluster import QUERY_S, LeaderlessCluster, MemberPlace, MemberStatus, Written
-from containernet_env.stores.floor import Request, key_bytes
-from containernet_env.stores.store import MemberStart, Timing
+from containernet_env.stores.store import MemberStart, Request, Timing, key_bytes
 
 MOST_KEYS = 1_000_000
 """So many different keys a run may write that are deleted one by one: minutes."""
@@ -75,7 +74,7 @@ class ServiceMember(cluster.Member):
 
     def kept(self, timeout_s: float) -> KeptConnection:
         """A connection for several requests, which is opened by the first one."""
-        return KeptConnection(lambda: self.connection.open(self.client_port, timeout_s=timeout_s), self.endpoint)
+        return KeptConnection(partial(self.connection.open, self.client_port), self.endpoint, timeout_s)
 
     def status(self, timeout_s: float = QUERY_S) -> MemberStatus:
         # It follows no other. Any answer will do where a request is known that it answers by itself.
@@ -93,19 +92,12 @@ class ServiceMember(cluster.Member):
 
     def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
         # By the reads of loads, one after the other over one connection, each with the remaining time.
-        opened: list[socket.socket] = []
         deadline, found = clock.monotonic() + timeout_s, list[Written]()
-
-        def connect() -> socket.socket:
-            opened[:] = [self.connection.open(self.client_port, timeout_s=left_s)]
-            return opened[0]
-
-        with KeptConnection(connect, self.endpoint) as connection:
+        with self.kept(timeout_s) as connection:
             for key in keys:
-                if (left_s := deadline - clock.monotonic()) <= 0:
+                connection.timeout_s = deadline - clock.monotonic()
+                if connection.timeout_s <= 0:
                     raise RunError(f"{len(found)} of {len(keys)} keys were read within {timeout_s:g} s")
-                if opened and opened[0].fileno() >= 0:
-                    opened[0].settimeout(left_s)
                 found.append(Written.of(0, key, self._get(connection, target(self.service.get, key))))
         return found
 

@@ -18,8 +18,7 @@ from containernet_env.stores.cluster import Cluster, MemberPlace, MemberStatus, 
 from containernet_env.stores.etcd import cluster as etcd
 from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
 from containernet_env.stores.etcd.store import Etcd
-from containernet_env.stores.floor import WriteSizes
-from containernet_env.stores.store import RANGES, ImageParts, Lacking, LoadTerms, MemberStart, Timing
+from containernet_env.stores.store import RANGES, ImageParts, Lacking, LoadTerms, MemberStart, Timing, WriteSizes
 from containernet_env.stores.zookeeper import cluster as zookeeper
 from containernet_env.stores.zookeeper import store as zookeeper_store
 from containernet_env.stores.zookeeper.store import ZooKeeper

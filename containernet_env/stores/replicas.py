@@ -14,9 +14,8 @@ from containernet_env.model.config import Config, HttpService, Node
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores import store
 from containernet_env.stores.cluster import LeaderlessCluster, MemberPlace
-from containernet_env.stores.floor import Request, key_bytes
 from containernet_env.stores.http_service import Http, ServiceMember
-from containernet_env.stores.store import MemberStart, Timing
+from containernet_env.stores.store import MemberStart, Request, Timing, key_bytes
 
 MODULE = assets.GoModule("replicas", assets.ROOT / "replicas_image", {"replicas": "."}, ours=False)
 # The service's own default, and as for the elections of other stores: a silence of ten round trips is not caused by the

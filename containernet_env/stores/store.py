@@ -10,7 +10,7 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from containernet_env.base.assets import GoModule
 from containernet_env.base.programs import UserProgram
@@ -19,10 +19,9 @@ from containernet_env.model.config import Config, Node, StoreChoice
 from containernet_env.model.dilation import slowed
 from containernet_env.model.kinds import Kind, checked
 from containernet_env.model.scenario import CONSISTENCY_NAMES, Scenario, is_path
-from containernet_env.model.topology import RttExpectation
+from containernet_env.model.topology import RttExpectation, UnloadedNetwork
 from containernet_env.stores.cluster import Cluster, Member, MemberPlace
 from containernet_env.stores.external import ExternalCluster, ExternalConnection, Login, OwnKeys
-from containernet_env.stores.floor import Request
 
 NO_LEADER = "no leader can be elected, or stays one"
 """The consequences of a timing that the network does not allow."""
@@ -32,9 +31,6 @@ USER_PROGRAM = "user-program"
 """The user's program in images."""
 GATE_SCRIPT = "wait-at-gate"
 """The first process of members' images, which becomes the program after it once the gate opens."""
-
-# Leaves Go's runtime a tenth for memory that its collector does not count: stacks, the binary, kernel buffers.
-_GO_SHARE = (9, 10)
 
 # --- versions ---------------------------------------------------------------------------------------------------------
 
@@ -124,8 +120,8 @@ class MemberStart:
 
 def go_environment(memory_bytes: int | None) -> dict[str, str]:
     """The environment of a Go program below a memory limit; ``None`` is no limit."""
-    share, all_of_it = _GO_SHARE
-    return {"GOMEMLIMIT": f"{memory_bytes * share // all_of_it}B"} if memory_bytes else {}
+    # A tenth is left for memory that Go's collector does not count: stacks, the binary, kernel buffers.
+    return {"GOMEMLIMIT": f"{memory_bytes * 9 // 10}B"} if memory_bytes else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +191,81 @@ def largest_rtt(largest: RttExpectation | None) -> tuple[float, str]:
     """The largest RTT between members in ms, 0 for a single member, and how notes on a timing refer to it."""
     rtt_ns = largest.expected_ns if largest else 0
     return rtt_ns / 10**6, f"the largest expected RTT between members, {format_ms(rtt_ns)} ms"
+
+
+# --- floor ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request of a scenario from ``client`` to ``receiver``, one of ``members``, of which those in ``living`` answer.
+
+    ``leader`` may be ``None`` for reads that involve none. ``sync_ns`` is how long each member takes for an fdatasync;
+    needed for writes alone.
+    """
+
+    scenario: Scenario
+    members: Sequence[str]
+    living: Sequence[str]
+    client: str
+    receiver: str
+    leader: str | None
+    network: UnloadedNetwork
+    sync_ns: Mapping[str, float]
+
+    @property
+    def followers_needed(self) -> int:
+        """How many members complete a majority with the leader."""
+        return len(self.members) // 2
+
+    @property
+    def written_bytes(self) -> int:
+        """How long key and value of a write are together."""
+        return key_bytes(self.scenario) + self.scenario.val_size
+
+    def there_and_back_ns(self, a: str, b: str, message: int, answer: int) -> float:
+        """From ``a`` sending ``message`` bytes to ``b`` until it has ``answer`` bytes of ``b``; 0 for one host."""
+        if a == b:
+            return 0.0
+        return self.network.one_way_ns(a, b, message) + self.network.one_way_ns(b, a, answer)
+
+    def client_ns(self, request: int, answer: int) -> float:
+        """The client's own way to the member that gets its request, and back."""
+        return self.there_and_back_ns(self.client, self.receiver, request, answer)
+
+    def forwarded_ns(self, message: int, answer: int) -> float:
+        """From the member that gets the request to the leader, and back; 0 without a leader."""
+        return self.there_and_back_ns(self.receiver, self.leader or self.receiver, message, answer)
+
+    def answered_ns(self, count: int, message: int, answer: int, sync_ns: Mapping[str, float]) -> float:
+        """Until the leader has the answers of the ``count`` fastest others, each after its ``sync_ns``; 0 for none.
+
+        Each gets a copy of its own over the leader's link. At best those of the needed ones go first, that of the
+        farthest of them before all others.
+        """
+        others = [member for member in self.living if member != self.leader]
+        if not count or not others or self.leader is None:
+            return 0.0
+        leader = self.leader
+        alone_ns = sorted(
+            self.there_and_back_ns(leader, member, message, answer) + sync_ns.get(member, 0.0) for member in others
+        )[:count]
+        copy_ns = self.network.sending_ns(leader, others[0], message)
+        return max(ahead * copy_ns + ns for ahead, ns in enumerate(reversed(alone_ns)))
+
+
+class WriteSizes(NamedTuple):
+    """A put or a transaction: from the client and back, forwarded to the leader, and from the leader to a follower."""
+
+    request: int
+    answer: int
+    forwarded: int
+    copied: int
+
+
+def key_bytes(scenario: Scenario) -> int:
+    """How long a key of a scenario is."""
+    return len(scenario.key_prefix) + scenario.key_size
 
 
 # --- the store --------------------------------------------------------------------------------------------------------

@@ -40,13 +40,7 @@ class Authority:
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name("containernet-env, one run")
-        certificate = (
-            self._builder(self._name, self._key.public_key())
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_usage(signs_certificates=True), critical=True)
-            .sign(self._key, hashes.SHA256())
-        )
-        self.certificate = certificate.public_bytes(serialization.Encoding.PEM)
+        self.certificate = self._signed(self._name, self._key, is_authority=True)
         """The CA's own, as PEM."""
 
     def issue(self, name: str, hosts: Iterable[str] = ()) -> Issued:
@@ -55,35 +49,35 @@ class Authority:
         Of a client's certificate with hosts in it etcd requires that the client connects from one of them.
         """
         key = ec.generate_private_key(ec.SECP256R1())
-        usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        builder = (
-            self._builder(_name(name), key.public_key())
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(signs_certificates=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        )
+        more: list[x509.ExtensionType] = [
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+        ]
         if names := [_host(host) for host in hosts]:
-            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        certificate = builder.sign(self._key, hashes.SHA256())
+            more.append(x509.SubjectAlternativeName(names))
         encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-        return Issued(
-            certificate.public_bytes(encoding), key.private_bytes(encoding, form, serialization.NoEncryption())
-        )
+        pem = key.private_bytes(encoding, form, serialization.NoEncryption())
+        return Issued(self._signed(_name(name), key, *more), pem)
 
-    def _builder(self, name: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    def _signed(
+        self, name: x509.Name, key: ec.EllipticCurvePrivateKey, *more: x509.ExtensionType, is_authority: bool = False
+    ) -> bytes:
+        """A certificate of that key, as PEM, with ``more`` that is not critical."""
         now = datetime.fromtimestamp(clock.time(), UTC)
-        authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        return (
+        builder = (
             x509.CertificateBuilder()
             .subject_name(name)
             .issuer_name(self._name)
-            .public_key(key)
+            .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - _BEFORE)
             .not_valid_after(now + _VALID)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-            .add_extension(authority, critical=False)
+            .add_extension(x509.BasicConstraints(is_authority, 0 if is_authority else None), critical=True)
+            .add_extension(_usage(is_authority), critical=True)
         )
+        own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        for extension in (own, x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), *more):
+            builder = builder.add_extension(extension, critical=False)
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def client_context(authority: Authority, issued: Issued) -> ssl.SSLContext:

@@ -332,7 +332,7 @@ _COMMON_NAME = (
 
 
 class LoggedIn:
-    """A connection whose requests carry a user's token; a new one where etcd has forgotten it. From any thread."""
+    """A ``Connection`` whose requests carry a user's token; a new one where etcd has forgotten it. From any thread."""
 
     def __init__(self, connection: external.ExternalConnection, login: external.Login | None) -> None:
         self._connection = connection
@@ -353,8 +353,6 @@ class LoggedIn:
         self.headers = {"Authorization": token}
 
     def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
-        """See ``Connection``."""
-
         def request() -> Any:
             connection = self._connection.with_headers(self.headers)
             return connection.request_json(port, method, path, body, timeout_s=timeout_s)
@@ -370,11 +368,9 @@ class LoggedIn:
         return request()
 
     def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
-        """See ``Connection``."""
         return self._connection.with_headers(self.headers).request_bytes(port, path, timeout_s=timeout_s)
 
     def open(self, port: int, *, timeout_s: float) -> socket.socket:
-        """See ``Connection``."""
         return self._connection.open(port, timeout_s=timeout_s)
 
 

@@ -18,8 +18,7 @@ from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores import store
 from containernet_env.stores.etcd.cluster import CLIENT_PORT, PEER_PORT, EtcdCluster, EtcdMember, ExternalEtcd
-from containernet_env.stores.floor import Request, WriteSizes, key_bytes
-from containernet_env.stores.store import MemberStart, Timing, Trust
+from containernet_env.stores.store import MemberStart, Request, Timing, Trust, WriteSizes, key_bytes
 
 DATA_DIR = "/var/lib/etcd"
 TLS_DIR = "/run/tls"

@@ -14,8 +14,7 @@ from containernet_env.model.kinds import Kind
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores import store
-from containernet_env.stores.floor import Request, WriteSizes, key_bytes
-from containernet_env.stores.store import Download, MemberStart, Timing
+from containernet_env.stores.store import Download, MemberStart, Request, Timing, WriteSizes, key_bytes
 from containernet_env.stores.zookeeper.cluster import (
     CLIENT_PORT,
     ExternalZooKeeper,
