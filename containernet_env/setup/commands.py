@@ -29,11 +29,12 @@ _POLL_S = 0.1
 
 
 class CommandError(Exception):
-    """A program failed; ``tail`` holds its last lines, ``log`` is the file with all of them."""
+    """A program failed; ``tail`` holds its last lines, ``shown`` as text, ``log`` is the file with all of them."""
 
     def __init__(self, argv: Sequence[str], reason: str, log: Path, tail: Sequence[str]) -> None:
         self.log = log
         self.tail = tuple(tail)
+        self.shown = "\n".join(f"    {line}" for line in tail)
         super().__init__(f"'{' '.join(argv[:3])}{' ...' if len(argv) > 3 else ''}' {reason}")
 
 
@@ -175,6 +176,17 @@ def _signal(process: subprocess.Popen[bytes], signum: signal.Signals, leader_onl
         return
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signum)
+
+
+def output_of(argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None) -> str | None:
+    """What a program prints that only looks; ``None`` if it cannot be run, fails, or does not end in time."""
+    try:
+        found = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, env=env, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout
 
 
 def tail(log: Path, begin: int = 0) -> list[str]:

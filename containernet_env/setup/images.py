@@ -8,7 +8,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import tarfile
 import tempfile
 import urllib.error
@@ -28,7 +27,7 @@ from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.programs import UserProgram
 from containernet_env.hosts import engine
 from containernet_env.setup import builds, packages
-from containernet_env.setup.commands import CommandError, Commands, Stopped
+from containernet_env.setup.commands import CommandError, Commands, Stopped, output_of
 from containernet_env.stores.kinds import DEFAULT
 from containernet_env.stores.store import GATE_SCRIPT, USER_PROGRAM, Download, ImageParts, Store
 
@@ -117,6 +116,7 @@ CMD ["/bin/sh"]
 
 
 _ANSWER_S = 5
+_APT_TIMEOUT_S = 30.0
 _BOOTSTRAP_TIMEOUT_S = 900.0
 # The root file system is unpacked here: /tmp is often small, in memory, or forbids device nodes.
 WORK = Path("/var/tmp")
@@ -169,9 +169,8 @@ def _from_packages(tag: str, commands: Commands, log: Path, note: Callable[[str]
             env = {**packages.environment(), "TMPDIR": str(work)}
             commands.run([*argv, suite, str(archive), *lines], log, timeout_s=_BOOTSTRAP_TIMEOUT_S, env=env)
         except CommandError as error:
-            shown = "\n".join(f"    {line}" for line in error.tail)
             raise MissingRequirementError(
-                f"the base image was not made: no registry has {OFFICIAL}, and {error}\n{shown}",
+                f"the base image was not made: no registry has {OFFICIAL}, and {error}\n{error.shown}",
                 f"Check the network, or load {OFFICIAL} by hand (docker load). Details: {log}",
             ) from error
         _import(archive, tag, image_labels(source_hash(more)))
@@ -191,15 +190,8 @@ def apt_sources() -> tuple[str, str, list[str]]:
         # A derivative's own archive may lack our tools; Debian's works with every kernel.
         return "debian", "bookworm", []
     form = "$(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)"
-    listed = subprocess.run(
-        [programs.require("apt-get"), "indextargets", "--format", form, "Created-By: Packages"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    return distribution, suite, source_lines(distribution, suite, listed.stdout)
+    argv = [programs.require("apt-get"), "indextargets", "--format", form, "Created-By: Packages"]
+    return distribution, suite, source_lines(distribution, suite, output_of(argv, _APT_TIMEOUT_S) or "")
 
 
 def source_lines(distribution: str, suite: str, listed: str) -> list[str]:
@@ -468,11 +460,10 @@ def remove_older(keep: set[str], root: Path = assets.ROOT) -> list[str]:
             try:
                 engine.client().api.remove_image(tag)
                 removed.append(tag)
-            except ImageNotFound:
-                continue
             except APIError as error:
-                # 409: a container uses it now, or another image is based on it. A later set-up removes it.
-                if error.status_code != 409:
+                # 404: it is gone. 409: a container uses it now, or another image is based on it; a later set-up
+                # removes it.
+                if error.status_code not in (404, 409):
                     raise
     return removed
 

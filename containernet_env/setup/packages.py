@@ -128,7 +128,7 @@ def environment() -> dict[str, str]:
 
 
 def _not_installed(packages: Sequence[str], error: CommandError, log: Path) -> MissingRequirementError:
-    text = "\n".join(f"    {line}" for line in error.tail)
+    text = error.shown
     if "Unable to locate package" in text:
         remedy = "Enable the distribution's component that has it ('universe' on Ubuntu), then run again."
     elif _NO_NETWORK.search(text):

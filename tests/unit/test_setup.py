@@ -269,7 +269,7 @@ def test_the_first_go_that_is_new_enough_is_taken(monkeypatch: pytest.MonkeyPatc
 
     def found(versions: dict[str, str | None]) -> builds.Go | None:
         monkeypatch.setattr(builds, "_candidates", lambda: iter(versions))
-        monkeypatch.setattr(builds, "_version", versions.get)
+        monkeypatch.setattr(builds, "output_of", lambda argv, *_: versions[argv[0]])
         return find()
 
     assert [version for version in (*new, *old) if found({"/go": version})] == [*new]
