@@ -271,14 +271,11 @@ class EtcdCluster(cluster.Cluster[EtcdMember]):
         first.start(deadline)
         if others:
             first_s = _FIRST_TIMEOUT_S + len(others) * self.waits.rtt_s
-            self._wait_for_first(first, broken, min(deadline, clock.monotonic() + first_s))
+            first_deadline = min(deadline, clock.monotonic() + first_s)
+            while not first.serves_peers(timeout_s=POLL_S * 5) and clock.monotonic() < first_deadline:
+                self._check_start([first], broken)
+                clock.sleep(POLL_S / 5)
         list(self._pool.map(lambda member: member.start(deadline), others))
-
-    def _wait_for_first(self, first: EtcdMember, broken: cluster.Broken, deadline: float) -> None:
-        """Return once the member answers its peers; at the deadline in any case."""
-        while not first.serves_peers(timeout_s=POLL_S * 5) and clock.monotonic() < deadline:
-            self._check_start([first], broken)
-            clock.sleep(POLL_S / 5)
 
     def profile(self, member: str, kinds: Sequence[ProfileKind]) -> Profiling | None:
         found = next((living for living in self.living() if living.name == member), None)

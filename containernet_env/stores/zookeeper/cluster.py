@@ -367,10 +367,6 @@ class ZooKeeperMember(cluster.Member):
     def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
         return values(self.connection, keys, timeout_s, chroot_of(self.prefix))
 
-    def followers_in_sync(self, timeout_s: float = QUERY_S) -> int:
-        """How many followers of this member, which leads, have all that it has. Raises RunError."""
-        return int(parse_mntr(query(self.connection, "mntr", timeout_s)).get("synced_followers", 0))
-
     def counters(self, timeout_s: float) -> Counters:
         if not (found := parse_mntr(query(self.connection, "mntr", timeout_s))):
             raise RunError(f"{self.name} serves no requests")
@@ -422,7 +418,8 @@ class ZooKeeperCluster(cluster.Cluster[ZooKeeperMember]):
         if found is None:
             return False
         try:
-            return self._member(found.leader).followers_in_sync() >= len(self.members) - 1
+            in_sync = self._member(found.leader).counters(QUERY_S).get("synced_followers", 0)
+            return in_sync >= len(self.members) - 1
         except RunError:
             return False
 
@@ -504,9 +501,12 @@ class ExternalZooKeeper(external.ExternalCluster[ZooKeeperMember], ZooKeeperClus
             return replace(found, members=tuple(looks))
         if count > 1 and any(look.cluster == "standalone" for look in found.members):
             return replace(found, problem="the endpoints are of different clusters: a member is alone")
+        # The number of each member, and the servers of its cluster, on which a majority agrees in each session.
+        sessions = []
         try:
-            # Number of the member, and the servers of its cluster, on which a majority agrees in each session.
-            sessions = [_numbers(connection, timeout_s) for connection in self._plain]
+            for connection in self._plain:
+                with synced(connection, timeout_s) as opened:
+                    sessions.append((opened.server, opened.voters()))
         except RunError as error:
             reason = external.first_line(error, _TEXT)
             return replace(found, problem=f"the cluster has no quorum: a sync was not answered ({reason})")
@@ -594,10 +594,3 @@ def _is_of_runs(opened: Session, path: str) -> bool:
         if error.code == NO_AUTH:  # those that runs make can be read by all clients
             return False
         raise
-
-
-def _numbers(connection: external.ExternalConnection, timeout_s: float) -> tuple[int, frozenset[str]]:
-    """A member's own number, and those of all servers of its cluster, none if it does not list them. Raises
-    RunError."""
-    with synced(connection, timeout_s) as opened:
-        return opened.server, opened.voters()
