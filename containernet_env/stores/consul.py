@@ -386,7 +386,7 @@ class Consul(store.Store):
     @property
     def image(self) -> store.ImageParts:
         # The pinned one, however it is named.
-        other = None if self.version == MODULE.pinned else self.version
+        other = None if self.choice.version == MODULE.pinned else self.choice.version
         return store.ImageParts("consul", module=replace(MODULE, version=other))
 
     def timing(self, config: Config, largest: RttExpectation | None) -> Timing:

@@ -124,7 +124,7 @@ class ProxiedEtcd(Etcd):
 
     @property
     def version(self) -> str:
-        return version_of(self._etcd_version, self.choice.binary)
+        return version_of(super().version, self.choice.binary)
 
     @property
     def image(self) -> ImageParts:

@@ -166,17 +166,13 @@ class Etcd(store.Store):
         return None
 
     @property
-    def _etcd_version(self) -> str:
-        return self.choice.version or assets.etcd_version()
-
-    @property
     def version(self) -> str:
-        return self._etcd_version
+        return self.choice.version or assets.etcd_version()
 
     @property
     def image(self) -> store.ImageParts:
         # The pinned one, however it is named.
-        other = None if self._etcd_version == assets.etcd_version() else self._etcd_version
+        other = None if self.choice.version == assets.etcd_version() else self.choice.version
         return store.ImageParts("etcd", module=assets.etcd_module(version=other))
 
     def timing(self, config: Config, largest: RttExpectation | None) -> Timing:
