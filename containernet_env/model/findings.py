@@ -20,7 +20,7 @@ Effect = Literal["info", "unknown", "invalid"]
 
 Kind = str
 """A key of ``RULES``."""
-# Why each limit is what it is, is in ``RULES`` below.
+# Why each limit is what it is, is in docs/fidelity.md.
 PAUSE_NS = 100_000_000  # etcd's default heartbeat, so that members notice it; the same scenarios had up to 36 ms
 PAUSED_SHARE = 0.05
 LATE_SHARE = 1 / 2000
@@ -393,18 +393,15 @@ State = Literal["valid", "not valid", "of unknown validity", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A kind of finding. ``effects``: info, unknown or invalid, the first one if nothing else applies.
+    """A kind of finding; docs/fidelity.md has what is compared, and the reason of each ``threshold``.
 
-    ``value`` describes the compared value, with its unit, ``threshold`` its limit, ``reason`` the reason of that limit.
-    If it can make figures not valid, ``words`` names it to users and ``helps`` lists general remedies; empty if none is
-    known. ``of_machine``: it is about the measuring machine and not about the store as configured: a sweep measures
-    again.
+    ``effects``: info, unknown or invalid, the first one if nothing else applies. If it can make figures not valid,
+    ``words`` names it to users and ``helps`` lists general remedies; empty if none is known. ``of_machine``: it is
+    about the measuring machine and not about the store as configured: a sweep measures again.
     """
 
     effects: tuple[Effect, ...]
-    value: str
     threshold: str
-    reason: str
     words: str = ""
     helps: tuple[str, ...] = ()
     of_machine: bool = False
@@ -419,250 +416,65 @@ _machine = partial(Rule, of_machine=True)
 """A rule about the measuring machine."""
 
 RULES: Mapping[Kind, Rule] = {
-    "fell_behind": Rule(
-        ("info",),
-        "requests that an open loop started late, or never",
-        "0",
-        "response times count from the intended start",
-    ),
+    "fell_behind": Rule(("info",), "0"),
     "generator_late": _machine(
-        ("info", "invalid"),
-        "requests that the generator itself started more than 10 ms late",
-        "0; not valid above 1 of 2,000",
-        "half of what is above the 99.9th percentile is then the generator's",
-        words="the load generator started requests late",
-        helps=_LOAD,
+        ("info", "invalid"), "0; not valid above 1 of 2,000", "the load generator started requests late", _LOAD
     ),
     "generator_paused": _machine(
-        ("invalid",),
-        "ns in which the generator did not run although it had work: the longest pause, or all above 10 ms",
-        "100 ms, or 5 % of the time together",
-        "all clients wait; three times the longest pause in 219 scenarios on two busy cores",
-        words="the load generator was paused",
-        helps=_ALONE,
+        ("invalid",), "100 ms, or 5 % of the time together", "the load generator was paused", _ALONE
     ),
     "link_lateness": _machine(
         ("invalid",),
-        "ns, how late frames reached their hosts: 99th percentile and median",
         "a 40th of the floor (else of the median latency), at least 0.3 ms, at most 1 ms; of the median a quarter, at "
         "least 50 us",
-        "a request crosses four links at least; 18 scenarios on two busy cores had less than half of 0.3 ms and 50 us",
-        words="the link emulator delivered frames late",
-        helps=_LOAD,
+        "the link emulator delivered frames late",
+        _LOAD,
     ),
-    "link_early": _machine(
-        ("invalid",),
-        "ns, the most by which a frame reached its host before its time",
-        "as for lateness",
-        "a link that is faster than configured",
-        words="the link emulator delivered frames early",
-        helps=_ALONE,
-    ),
-    "links_paused": _machine(
-        ("invalid",),
-        "ns, the largest lateness",
-        "100 ms",
-        "the link emulator was paused, which no percentile shows",
-        words="the link emulator was paused",
-        helps=_ALONE,
-    ),
-    "frames_unmatched": _machine(
-        ("unknown",),
-        "frames that had no stamp of their arrival",
-        "0",
-        "their lateness lacks the time before they were read",
-        words="frames have no stamp of their arrival",
-        helps=_LOAD,
-    ),
-    "frames_lost": _machine(
-        ("info", "invalid"),
-        "frames that the emulator or a host's network stack lost",
-        "0",
-        "TCP waits 200 ms for some; valid where a configured event killed the member",
-        words="frames were lost by no configured loss or queue",
-        helps=_LOAD,
-    ),
-    "counters": _machine(
-        ("unknown",),
-        "-",
-        "-",
-        "what the links did meanwhile is not known",
-        words="the counters of the links could not be read",
-        helps=_ALONE,
-    ),
-    "usage": _machine(
-        ("unknown",),
-        "-",
-        "-",
-        "whether hosts, links and load had their cores is not known",
-        words="what used the CPU could not be read",
-        helps=_ALONE,
-    ),
-    "member_throttled": Rule(
-        ("info",),
-        "share of the time for which a member's own CPU limit stopped it",
-        "1 %",
-        "that is what was configured",
-    ),
-    "member_waited": _machine(
-        ("invalid",),
-        "threads of a member that waited for a core, on average; not of one that its own CPU limit stopped",
-        "0.5",
-        "its host had less CPU time than configured; two cores carried scenarios with up to 0.23, not 0.68 and more",
-        words="a member waited for a core",
-        helps=_LIMITS,
-    ),
-    "slow_disk": Rule(
-        ("info",),
-        "s, 99th percentile of how long a member's log took to reach its disk: the upper end of its bucket",
-        "16 ms",
-        "it is true of the member; etcd's FAQ advises less than 10 ms, and buckets end at 8 and 16 ms",
-    ),
+    "link_early": _machine(("invalid",), "as for lateness", "the link emulator delivered frames early", _ALONE),
+    "links_paused": _machine(("invalid",), "100 ms", "the link emulator was paused", _ALONE),
+    "frames_unmatched": _machine(("unknown",), "0", "frames have no stamp of their arrival", _LOAD),
+    "frames_lost": _machine(("info", "invalid"), "0", "frames were lost by no configured loss or queue", _LOAD),
+    "counters": _machine(("unknown",), "-", "the counters of the links could not be read", _ALONE),
+    "usage": _machine(("unknown",), "-", "what used the CPU could not be read", _ALONE),
+    "member_throttled": Rule(("info",), "1 %"),
+    "member_waited": _machine(("invalid",), "0.5", "a member waited for a core", _LIMITS),
+    "slow_disk": Rule(("info",), "16 ms"),
     "client_throttled": Rule(
-        ("invalid",),
-        "share of the time for which the CPU limit of the client's host stopped it",
-        "1 %",
-        "the 99th percentile then includes it",
-        words="the CPU limit of the client stopped it",
-        helps=("a higher limit", *_LOWER),
+        ("invalid",), "1 %", "the CPU limit of the client stopped it", ("a higher limit", *_LOWER)
     ),
-    "generator_saturated": _machine(
-        ("invalid",),
-        "share of the time in which the generator did not wait for members, or its CPU time in cores, the larger",
-        "0.9",
-        "one thread carries all requests: it then sets the rate",
-        words="the load generator used all of its one core",
-        helps=_LOWER,
-    ),
-    "generator_waited": _machine(
-        ("invalid",),
-        "time for which the generator waited for a core; of an open loop two mean waits over the median, if less",
-        "5 %",
-        "every latency has about that share of it",
-        words="the load generator waited for a core",
-        helps=_LOAD,
-    ),
-    "links_saturated": _machine(
-        ("invalid",),
-        "CPU time of the link emulator over the time, in cores",
-        "0.9",
-        "one thread carries all frames",
-        words="the link emulator used all of its one core",
-        helps=_LOWER,
-    ),
+    "generator_saturated": _machine(("invalid",), "0.9", "the load generator used all of its one core", _LOWER),
+    "generator_waited": _machine(("invalid",), "5 %", "the load generator waited for a core", _LOAD),
+    "links_saturated": _machine(("invalid",), "0.9", "the link emulator used all of its one core", _LOWER),
     "links_throttled": _machine(
         ("invalid",),
-        "share of the time for which a CPU limit stopped the link emulator",
         "1 %",
-        "frames wait for it meanwhile",
-        words="a CPU limit stopped the link emulator",
-        helps=("a higher CPU limit of the session that runs it",),
+        "a CPU limit stopped the link emulator",
+        ("a higher CPU limit of the session that runs it",),
     ),
     "machine_stolen": _machine(
-        ("invalid",),
-        "share of the machine's time that a hypervisor took",
-        "1 %, and the 10 ms of the kernel's clock",
-        "the 99th percentile then includes it",
-        words="a hypervisor took CPU time",
-        helps=_ALONE,
+        ("invalid",), "1 %, and the 10 ms of the kernel's clock", "a hypervisor took CPU time", _ALONE
     ),
-    "machine_shared": _machine(
-        ("invalid",),
-        "share of the machine's cores that programs took which are not of this run, as user time",
-        "10 %",
-        "the engine takes a few percent; more is other work",
-        words="other programs took CPU time",
-        helps=_ALONE,
-    ),
-    "machine_full": _machine(
-        ("info", "invalid"),
-        "share of the time for which the machine's cores were busy, without one that is kept for the link emulator",
-        "95 %",
-        "valid where all limits together fit into the machine and other programs took at most a tenth of it",
-        words="all cores were busy",
-        helps=_LIMITS,
-    ),
-    "member_died": Rule(
-        ("info", "invalid"),
-        "-",
-        "-",
-        "the cluster is smaller than what was configured; valid where its own memory limit ended it",
-        words="a member ended",
-    ),
-    "member_silent": Rule(
-        ("info", "invalid"),
-        "ns in which a living member answered nothing, on a connection that crosses no emulated link",
-        "its election timeout, at most 2 s",
-        "valid where its CPU limit (half of that, a tenth of the scenario) or a configured event explains it",
-        words="a member did not answer",
-    ),
-    "leader_changed": Rule(
-        ("info", "unknown", "invalid"),
-        "elections between the start and the end of the scenario",
-        "0",
-        "valid where its memory limit or configured events (events.md) explain it, unknown where the first leader is",
-        words="the leader changed, or may have",
-    ),
-    "network_off": _machine(
-        ("invalid",),
-        "the proof after the last scenario",
-        "wrong",
-        "no scenario since the previous proof is known to be right",
-        words="after the load the network was not the configured one",
-        helps=_ALONE,
-    ),
+    "machine_shared": _machine(("invalid",), "10 %", "other programs took CPU time", _ALONE),
+    "machine_full": _machine(("info", "invalid"), "95 %", "all cores were busy", _LIMITS),
+    "member_died": Rule(("info", "invalid"), "-", "a member ended"),
+    "member_silent": Rule(("info", "invalid"), "its election timeout, at most 2 s", "a member did not answer"),
+    "leader_changed": Rule(("info", "unknown", "invalid"), "0", "the leader changed, or may have"),
+    "network_off": _machine(("invalid",), "wrong", "after the load the network was not the configured one", _ALONE),
     "network_unknown": _machine(
-        ("unknown",),
-        "the proof after the last scenario",
-        "none, or inconclusive",
-        "whether the network was still as configured is not known",
-        words="after the load the network could not be proved",
-        helps=_ALONE,
+        ("unknown",), "none, or inconclusive", "after the load the network could not be proved", _ALONE
     ),
-    "few_answers": Rule(
-        ("unknown",),
-        "requests that were answered well",
-        "20",
-        "with fewer, the 95th percentile is the slowest request",
-        words="there are too few answers",
-        helps=("more requests", "a longer duration"),
-    ),
-    "cut_short": Rule(
-        ("unknown",),
-        "-",
-        "-",
-        "the scenario ended before its load did: its figures are of another load",
-        words="the load ended early",
-    ),
-    "below_floor": Rule(
-        ("info",),
-        "s by which the median is below the floor",
-        "a tenth of the floor, at least 0.3 ms",
-        "the floor is not the least that is possible there",
-    ),
+    "few_answers": Rule(("unknown",), "20", "there are too few answers", ("more requests", "a longer duration")),
+    "cut_short": Rule(("unknown",), "-", "the load ended early"),
+    "below_floor": Rule(("info",), "a tenth of the floor, at least 0.3 ms"),
     "search": Rule(
         ("info", "unknown"),
-        "requests/s at which the objective of a search held in all repeats",
         "requests/s above it at which it held in none",
-        "valid where both are known; else a higher rate may hold",
-        words="the search is not certain of its rate",
-        helps=("a wider range of rates", "more repeats"),
+        "the search is not certain of its rate",
+        ("a wider range of rates", "more repeats"),
     ),
-    "event": Rule(("info",), "events that were carried out on members and links", "0", "they are what was configured"),
-    "unseen": Rule(
-        ("unknown",),
-        "-",
-        "-",
-        "the members' cores and disks and the network of an external cluster are not seen",
-        words="external cluster: CPU, disks and network are not observable",
-    ),
-    "event_missed": Rule(
-        ("invalid",),
-        "-",
-        "-",
-        "there was no leader, the member was dead, the load had ended, or the system refused it",
-        words="a configured event did not happen",
-    ),
+    "event": Rule(("info",), "0"),
+    "unseen": Rule(("unknown",), "-", "external cluster: CPU, disks and network are not observable"),
+    "event_missed": Rule(("invalid",), "-", "a configured event did not happen"),
 }
 
 OF_THE_MACHINE = frozenset(kind for kind, rule in RULES.items() if rule.of_machine)
@@ -718,13 +530,3 @@ def counts(valid: object, reasons: object) -> bool:
     For an external cluster, the best possible result is that no fault was observed.
     """
     return valid == "yes" or (valid == "unknown" and reasons == "unseen")
-
-
-def as_markdown() -> str:
-    """The table of rules for docs/fidelity.md."""
-    lines = ["| finding | the row is then | compared | threshold | because |", "| --- | --- | --- | --- | --- |"]
-    names = {"info": "valid", "unknown": "unknown", "invalid": "not valid"}
-    for kind, rule in RULES.items():
-        effect = " or ".join(names[effect] for effect in rule.effects)
-        lines.append(f"| `{kind}` | {effect} | {rule.value} | {rule.threshold} | {rule.reason} |")
-    return "\n".join(lines) + "\n"
