@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
@@ -15,8 +15,7 @@ from containernet_env.base.units import format_number
 from containernet_env.model.backends import EngineChoice, LinksChoice, ProfileKind, SwitchesChoice
 from containernet_env.model.config import DILATION_MAX, Config, StoreChoice
 from containernet_env.model.link import SEED_MAX
-from containernet_env.model.scenario import Dataset, Load, Scenario, ScheduledScenario
-from containernet_env.model.search import Search
+from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.model.topology import HostRole, Link, RttExpectation, Switch, Topology
 from containernet_env.stores.cluster import Waits
 from containernet_env.stores.store import Store, Timing
@@ -276,8 +275,8 @@ def dilation_of(config: Config, options: PlanOptions) -> int:
 
 
 def plan_values(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON values, units in the keys: for the run's record and the snapshot of the tests."""
-    return {
+    """The plan as JSON values, named as its fields: for the run's record and the snapshot of the tests."""
+    values = {
         "run_id": plan.run_id,
         "config": {"path": str(plan.config.path), "sha256": plan.config.sha256},
         "scenario_file": plan.scenario_set
@@ -286,22 +285,33 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "seed": plan.options.seed,
         **({"dilation": plan.dilation} if plan.dilation > 1 else {}),
         "clusters": len(plan.cluster_ends),
-        "hosts": [_host_dict(host) for host in plan.hosts],
+        "hosts": [asdict(host) for host in plan.hosts],
         "switches": [switch.name for switch in plan.switches],
         "links": [link_values(link) for link in plan.links],
         "rtt": [asdict(pair) for pair in plan.rtt],
         "largest_member_rtt": plan.largest_member_rtt and asdict(plan.largest_member_rtt),
-        plan.store.name: _store_dict(plan),
-        "dataset": {
-            name + ("_bytes" if name.endswith("_size") else ""): value for name, value in asdict(plan.dataset).items()
-        },
-        "scenarios": [_scenario_dict(planned) for planned in plan.scenarios],
+        plan.store.name: _store_values(plan),
+        "dataset": asdict(plan.dataset),
+        "scenarios": [_scenario_values(planned) for planned in plan.scenarios],
         "estimated_s": round(plan.estimated_s, 1),
-        "notes": list(plan.notes),
+        "notes": plan.notes,
+    }
+    made: dict[str, Any] = json.loads(json.dumps(values, default=float))  # decimals
+    return made
+
+
+def _scenario_values(planned: PlannedScenario) -> dict[str, Any]:
+    return {
+        **asdict(planned.scheduled.scenario),
+        "events": [event.text for event in planned.scheduled.scenario.events],
+        "repetition": planned.scheduled.repetition,
+        "dilation": planned.dilation,
+        "loads_dataset": planned.loads_dataset,
+        "estimated_s": round(planned.estimated_s, 1),
     }
 
 
-def _store_dict(plan: Plan) -> dict[str, Any]:
+def _store_values(plan: Plan) -> dict[str, Any]:
     external = plan.config.external
     if external is not None:
         # Never a password: there is none in a plan. Where files lie is in the inputs of the run.
@@ -325,64 +335,9 @@ def _store_dict(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _host_dict(host: HostPlan) -> dict[str, Any]:
-    values = asdict(host)
-    del values["data"]
-    if host.tcp_rto_min_ms is None:
-        del values["tcp_rto_min_ms"]
-    address = f"{values.pop('ip')}/{values.pop('prefix_length')}"
-    cpus = None if host.cpus is None else float(host.cpus)
-    return {**values, "role": host.image, "address": address, "cpus": cpus, "cpuset": [*host.cpuset] or None}
-
-
 def link_values(link: Link) -> dict[str, Any]:
     """A link as JSON values."""
     return {"name": link.name, "a": link.a, "b": link.b, **asdict(link.spec)}
-
-
-def _search_dict(search: Search) -> dict[str, Any]:
-    return {
-        "objectives_s": {f"p{item.percentile}": item.limit_ns / 1e9 for item in search.objectives},
-        "from_per_s": float(search.low),
-        "to_per_s": float(search.high),
-        "step_s": search.step_ns / 1e9,
-        "within_ratio": float(search.within),
-        "repeats": search.repeats,
-    }
-
-
-def _load_dict(load: Load) -> dict[str, Any]:
-    values = {item.name: getattr(load, item.name) for item in fields(Load)}
-    times = {name: values.pop(name) for name in [*values] if name.endswith("_ns")}
-    warmup, rate = values.pop("warmup"), values.pop("rate")
-    return {
-        **values,
-        **{f"{name.removesuffix('_ns')}_s": time_ns and time_ns / 1e9 for name, time_ns in times.items()},
-        "rate_per_s": rate and float(rate),
-        "arrival": load.arrival if load.is_open else None,
-        "search": load.search and _search_dict(load.search),
-        "warmup_requests": warmup.requests,
-        "warmup_s": warmup.length_ns / 1e9,
-    }
-
-
-def _scenario_dict(planned: PlannedScenario) -> dict[str, Any]:
-    scenario: Scenario = planned.scheduled.scenario
-    same = ("name", "type", "key_space", "target", "consistency", "keys", "verify", "history", "key_prefix")
-    return {
-        **_load_dict(scenario),
-        **{name: getattr(scenario, name) for name in same},
-        "repetition": planned.scheduled.repetition,
-        **({"dilation": planned.dilation} if planned.dilation > 1 else {}),
-        "key_size_bytes": scenario.key_size,
-        "val_size_bytes": scenario.val_size,
-        "zipf_exponent": float(scenario.zipf_exponent) if scenario.keys == "zipfian" else None,
-        "put_ratio": None if scenario.put_ratio is None else float(scenario.put_ratio),
-        "span": asdict(scenario.span) if scenario.reads else None,
-        **({"events": [event.text for event in scenario.events]} if scenario.events else {}),
-        "loads_dataset": planned.loads_dataset,
-        "estimated_s": round(planned.estimated_s, 1),
-    }
 
 
 _DIGITS = 12
