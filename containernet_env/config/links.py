@@ -7,44 +7,21 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any, ClassVar
 
-from containernet_env.base.units import format_size, parse_size
 from containernet_env.config.fields import written
 from containernet_env.config.reader import json_path
-from containernet_env.model import hints, kinds
-from containernet_env.model.kinds import Chosen, Kind, Location, Refused, Section, keyed, rule_of_parts, section
+from containernet_env.model import kinds
+from containernet_env.model.kinds import Chosen, Location, Refused, Section, keyed, rule_of_parts, section
 from containernet_env.model.link import QUEUE_MAX_BYTES, QUEUE_MAX_FRAMES, DirectionSpec, LinkSpec
 
 TO_SWITCH, FROM_SWITCH = "to_switch", "from_switch"
 
 
-def _parse_queue(value: object) -> tuple[int | None, int | None]:
-    """A queue limit as (frames, bytes), one of them ``None``. Raises ``ValueError`` with its problem."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        if not 1 <= value <= QUEUE_MAX_FRAMES:
-            raise ValueError("is out of range")
-        return value, None
-    try:
-        size = parse_size(value)
-    except ValueError as error:
-        raise ValueError("is not a queue limit") from error
-    if not 1 <= size <= QUEUE_MAX_BYTES:
-        raise ValueError("is out of range")
-    return None, size
-
-
-def _written_queue(limit: tuple[int | None, int | None]) -> Any:
-    frames, size = limit
-    return frames if size is None else format_size(size)
-
-
-_FRAMES = {"type": "integer", "minimum": 1, "maximum": QUEUE_MAX_FRAMES}
-_QUEUE = Kind(
-    _parse_queue,
-    f'a whole number of frames from 1 to {QUEUE_MAX_FRAMES}, or bytes with b, k, m or g such as "64k", '
-    f"up to {QUEUE_MAX_BYTES}b",
-    {"anyOf": [_FRAMES, kinds.text_schema(f"{kinds.NUMBER_PATTERN}[bkmgBKMG]")]},
-    hints.queues,
-    _written_queue,
+_QUEUE = kinds.count_or(
+    kinds.integer(1, QUEUE_MAX_FRAMES),
+    "frames",
+    kinds.size(1, QUEUE_MAX_BYTES, such="64k", what="a queue limit"),
+    lambda frames, size: (frames, size),
+    lambda limit: limit,
     "count",
 )
 

@@ -164,14 +164,9 @@ def numbers(number: Decimal, unit: str) -> Iterator[Decimal | int]:
         yield int(number) if number == number.to_integral_value() else number
 
 
-def queues(value: object) -> Iterator[str | Decimal | int]:
-    """A number of frames, or a size, for a value that is neither."""
-    yield from sizes(value) if _split(value)[1] else numbers(value)
-
-
-def warmups(value: object) -> Iterator[str | Decimal | int]:
-    """A number of requests, or a duration, for a value that is neither."""
-    yield from durations(value) if _split(value)[1] else numbers(value)
+def has_unit(value: object) -> bool:
+    """Whether a value is a number with a unit."""
+    return bool(_split(value)[1])
 
 
 def unlimited(value: object) -> Iterator[str]:

@@ -391,6 +391,33 @@ def size(low: int, high: int, such: str, what: str, unlimited: bool = False) -> 
     return bounded(parse_size, low, high, form, what, schema, hints.sizes, "size", format_size, unlimited)
 
 
+def count_or(
+    count: Kind,
+    of: str,
+    other: Kind,
+    make: Callable[[int | None, Any], Any],
+    parts: Callable[[Any], tuple[int | None, Any]],
+    quantity: Quantity,
+) -> Kind:
+    """A whole number ``of`` something, or a text of another kind: a value is made of both, one of them ``None``."""
+
+    def parse(value: object) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return make(count.parse(value), None)
+        return make(None, other.parse(value))
+
+    def near(value: object) -> Iterable[object]:
+        meant = (other if hints.has_unit(value) else count).near
+        return () if meant is None else meant(value)
+
+    def write(value: Any) -> Any:
+        number, rest = parts(value)
+        return number or (rest if other.write is None else other.write(rest))
+
+    form = f"{count.form.replace('number', f'number of {of}', 1)}, or {other.form}"
+    return Kind(parse, form, {"anyOf": [count.schema, other.schema]}, near, write, quantity)
+
+
 def checked(
     fits: Callable[[Any], bool], problem: str, form: str, schema: Mapping[str, Any], near: Near | None = None
 ) -> Kind:

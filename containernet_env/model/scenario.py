@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import ceil
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from containernet_env.base.units import format_duration, format_number, parse_duration
-from containernet_env.model import hints, kinds
+from containernet_env.base.units import format_duration, format_number
+from containernet_env.model import kinds
 from containernet_env.model import load_contract as contract
 from containernet_env.model.disruption import Disruption
-from containernet_env.model.kinds import Form, Kind, Listed, Location, Record, Refused, keyed, record, rule, section
+from containernet_env.model.kinds import Form, Listed, Location, Record, Refused, keyed, record, rule, section
 from containernet_env.model.search import KEY_SPACE, WARMUP_NS, Search
 
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -247,31 +247,12 @@ def axis(item: Form) -> Listed:
     return Listed(item, 1, MAX_SCENARIOS, alone=True)
 
 
-def _parse_warmup(value: object) -> Warmup:
-    if isinstance(value, int) and not isinstance(value, bool):
-        if not 1 <= value <= TOTAL_MAX:
-            raise ValueError("is out of range")
-        return Warmup(requests=value)
-    try:
-        length_ns = parse_duration(value)
-    except ValueError as error:
-        raise ValueError("is neither a number of requests nor a duration") from error
-    if not LENGTH_MIN_NS <= length_ns <= WARMUP_MAX_NS:
-        raise ValueError("is out of range")
-    return Warmup(length_ns=length_ns)
-
-
-def _written_warmup(warmup: Warmup) -> Any:
-    return warmup.requests or format_duration(warmup.length_ns)
-
-
-WARMUP = Kind(
-    _parse_warmup,
-    f'a number of requests from 1 to {TOTAL_MAX}, or a duration such as "2s", from '
-    f"{format_duration(LENGTH_MIN_NS)} to {format_duration(WARMUP_MAX_NS)}",
-    {"anyOf": [{"type": "integer", "minimum": 1, "maximum": TOTAL_MAX}, {"type": "string"}]},
-    hints.warmups,
-    _written_warmup,
+WARMUP = kinds.count_or(
+    kinds.integer(1, TOTAL_MAX),
+    "requests",
+    kinds.duration(LENGTH_MIN_NS, WARMUP_MAX_NS, such="2s", what="a number of requests or a duration"),
+    lambda requests, length_ns: Warmup(requests or 0, length_ns or 0),
+    lambda warmup: (warmup.requests, warmup.length_ns),
     "duration",
 )
 
