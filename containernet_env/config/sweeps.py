@@ -387,16 +387,22 @@ Entries = tuple[Mapping[str, Any], ...]
 
 
 @section
-class RawQuick(Section):
-    """The quick form of a sweep: its keys take the place of the file's own."""
+class RawForm(Section):
+    """What both forms of a sweep have."""
+
+    scenarios: Path | None = keyed(PATH, "the scenarios that are varied (those of the topology)", default=None)
+    only: tuple[str, ...] = keyed(_ONLY, "only these scenarios (all)", default=())
+    repeat: int | None = keyed(_REPEAT, "how often each cell is measured, each time on a new cluster (1)", default=None)
+    axes: Entries = keyed(_AXES, "what varies: entries multiply, axes of one entry vary together", default=())
+    exclude: Entries = keyed(_EXCLUDE, "combinations that are left out", default=())
+
+
+@section
+class RawQuick(RawForm):
+    """The quick form of a sweep: its keys take the place of the file's own, its scenarios also that of `only`, its axes
+    that of `exclude`."""
 
     SCHEMA: ClassVar = {"minProperties": 1}
-
-    scenarios: Path | None = keyed(PATH, "the scenarios that are varied", default=None)
-    only: tuple[str, ...] = keyed(_ONLY, "only these scenarios (all, with scenarios of its own)", default=())
-    repeat: int | None = keyed(_REPEAT, "how often each cell is measured", default=None)
-    axes: Entries = keyed(_AXES, "what varies", default=())
-    exclude: Entries = keyed(_EXCLUDE, "combinations that are left out (none, with axes of its own)", default=())
 
     @rule
     def _says_something(self) -> None:
@@ -405,18 +411,15 @@ class RawQuick(Section):
 
 
 @section
-class RawSweep(Section):
+class RawSweep(RawForm):
     """A sweep file."""
 
+    LAST: ClassVar = ("scenarios", "only", "repeat", "axes", "exclude", "quick")
+
     topology: Path = keyed(PATH, "the topology that is varied")
-    scenarios: Path | None = keyed(PATH, "the scenarios that are varied (those of the topology)", default=None)
-    only: tuple[str, ...] = keyed(_ONLY, "only these scenarios (all)", default=())
-    repeat: int | None = keyed(_REPEAT, "how often each cell is measured, each time on a new cluster (1)", default=None)
     seed: int | None = keyed(
         integer(0, SEED_MAX), "what the order, losses and jitter are drawn from (drawn, and recorded)", default=None
     )
-    axes: Entries = keyed(_AXES, "what varies: entries multiply, axes of one entry vary together", default=())
-    exclude: Entries = keyed(_EXCLUDE, "combinations that are left out", default=())
     quick: RawQuick | None = keyed(
         RawQuick,
         "what --quick measures instead: its keys take the place of those above (without it, the quick scenarios)",
