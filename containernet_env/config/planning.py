@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from decimal import Decimal
 from itertools import groupby
 from math import inf
@@ -291,8 +291,11 @@ UNSEEN_NOTE = "external cluster: its CPU, disks and network are not observable, 
 
 def _check_external(config: Config, scenario_set: ScenarioSet | None, options: PlanOptions) -> None:
     """Raise ``UsageError`` for options, and ``ConfigError`` for events, that need hosts or links of ours."""
-    for name, reason in _refused(options):
-        raise UsageError(f"{config.path}: external cluster: {name} is not possible: {reason}")
+    for option in fields(options):
+        chosen, name = getattr(options, option.name), option.name
+        if name in _NOT_EXTERNAL and chosen != option.default and (name, chosen) != ("dilation", 1):
+            reason = _NOT_EXTERNAL[name]
+            raise UsageError(f"{config.path}: external cluster: {name}={chosen!r} is not possible: {reason}")
     if scenario_set is None:
         return
     message = f"cannot be done to the external cluster of {config.path}"
@@ -331,23 +334,16 @@ def _too_many_keys(config: Config, scenario_set: ScenarioSet) -> Iterator[Findin
             yield Finding(block.at, message, allowed=allowed)
 
 
-def _refused(options: PlanOptions) -> Iterator[tuple[str, str]]:
-    if options.dilation not in (None, 1):
-        yield f"dilation={options.dilation or 'auto'}", "it runs in real time"
-    for name, usual in (("engine", "builtin"), ("links", "auto"), ("switches", "auto")):
-        if (chosen := getattr(options, name)) != usual:
-            yield f"{name}={chosen!r}", "there are no hosts and no links of ours"
-    if options.congestion_control != "cubic":
-        yield "another congestion control", "the members' TCP is theirs, and the load uses that of this machine"
-    if options.links_cpu is not None:
-        yield "links_cpu", "no link emulator runs"
-    if options.fresh:
-        yield "fresh", "it cannot be started again; repetitions share the cluster"
-    if options.retry_invalid:
-        yield "retry_invalid", "its rows are never certainly valid, so each would be measured as often as that allows"
-    if options.profile:
-        yield "profile", "members serve profiles only if they were started for that (--enable-pprof)"
-
+_NOT_EXTERNAL = {
+    "dilation": "it runs in real time",
+    **dict.fromkeys(("engine", "links", "switches"), "there are no hosts and no links of ours"),
+    "congestion_control": "the members' TCP is theirs, and the load uses that of this machine",
+    "links_cpu": "no link emulator runs",
+    "fresh": "it cannot be started again; repetitions share the cluster",
+    "retry_invalid": "its rows are never certainly valid, so each would be measured as often as that allows",
+    "profile": "members serve profiles only if they were started for that (--enable-pprof)",
+}
+"""Why an external cluster cannot have these options."""
 
 _HEARTBEATS_SHARE = 0.5
 """Share of a link's bandwidth: idle members send more than heartbeats, and send those in bursts."""
