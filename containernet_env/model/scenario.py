@@ -341,30 +341,23 @@ class Load(Record):
     @property
     def load_name(self) -> str:
         """Its part of a scenario's name, such as ``1000x1x1`` or ``r500-poisson-10s-100x10-warm2s``."""
-        parts = []
-        if self.search is not None:
-            parts.append(self.search.name)
-        if self.rate is not None:
-            parts.append(f"r{format_number(self.rate)}")
-        if self.arrival != "constant":
-            parts.append(self.arrival)
+        size = f"{self.clients}x{self.conns}"
         if self.duration_ns is not None:
-            parts += [format_duration(self.duration_ns), f"{self.clients}x{self.conns}"]
-        elif self.search is not None:
-            parts.append(f"{self.clients}x{self.conns}")
-        else:
-            parts.append(f"{self.total}x{self.clients}x{self.conns}")
-        if self.warmup.requests:
-            parts.append(f"warm{self.warmup.requests}")
-        if self.warmup.length_ns:
-            parts.append(f"warm{format_duration(self.warmup.length_ns)}")
-        if self.request_timeout_ns != REQUEST_TIMEOUT_NS:
-            parts.append(f"timeout{format_duration(self.request_timeout_ns)}")
-        if self.stall_timeout_ns is not None:
-            parts.append(f"stall{format_duration(self.stall_timeout_ns) if self.stall_timeout_ns else 'never'}")
-        if self.seed:
-            parts.append(f"seed{self.seed}")
-        return "-".join(parts)
+            size = f"{format_duration(self.duration_ns)}-{size}"
+        elif self.search is None:
+            size = f"{self.total}x{size}"
+        warmup, timeout_ns, stall_ns = self.warmup, self.request_timeout_ns, self.stall_timeout_ns
+        parts = (
+            "" if self.search is None else self.search.name,
+            "" if self.rate is None else f"r{format_number(self.rate)}",
+            "" if self.arrival == "constant" else self.arrival,
+            size,
+            "" if warmup == NO_WARMUP else f"warm{warmup.requests or format_duration(warmup.length_ns)}",
+            "" if timeout_ns == REQUEST_TIMEOUT_NS else f"timeout{format_duration(timeout_ns)}",
+            "" if stall_ns is None else f"stall{format_duration(stall_ns) if stall_ns else 'never'}",
+            f"seed{self.seed}" if self.seed else "",
+        )
+        return "-".join(filter(None, parts))
 
     @property
     def requests(self) -> int | None:

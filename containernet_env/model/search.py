@@ -12,7 +12,7 @@ from typing import Any, Literal
 from containernet_env.base.units import format_duration, format_number
 from containernet_env.model import kinds
 from containernet_env.model import load_contract as contract
-from containernet_env.model.kinds import Record, keyed, record
+from containernet_env.model.kinds import Record, keyed, keys_of, record
 
 Percentile = Literal["50", "90", "95", "99", "99.9"]
 PERCENTILES: tuple[Percentile, ...] = ("50", "90", "95", "99", "99.9")
@@ -91,16 +91,10 @@ class Search(Record):
     def name(self) -> str:
         """Its part of a scenario's name: ``search-p99-50ms``, and settings that differ from the default."""
         parts = ["search", *(f"p{item.percentile}-{format_duration(item.limit_ns)}" for item in self.objectives)]
-        if self.low != LOW_PER_S:
-            parts.append(f"from{format_number(self.low)}")
-        if self.high != HIGH_PER_S:
-            parts.append(f"to{format_number(self.high)}")
-        if self.step_ns != STEP_NS:
-            parts.append(f"step{format_duration(self.step_ns)}")
-        if self.within != WITHIN:
-            parts.append(f"within{format_number(self.within)}")
-        if self.repeats != REPEATS:
-            parts.append(f"repeats{self.repeats}")
+        for key in keys_of(Search).values():
+            if (value := getattr(self, key.attribute)) != key.default:
+                is_time = key.attribute.endswith("_ns")
+                parts.append(f"{key.name}{format_duration(value) if is_time else format_number(value)}")
         return "-".join(parts)
 
     @property
