@@ -73,13 +73,12 @@ def _written_link(link: LinkSpec) -> dict[str, Any]:
     return {side: written(RawDirection, direction, ("delay_ns", "rate_bps")) for side, direction in sides.items()}
 
 
-LINK = (
-    Chosen(
-        (RawDirection, RawDirections),
-        lambda value: RawDirections if _is_per_direction(value) else RawDirection,
-        _written_link,
-    ),
-    "the host's link in detail, for both directions together or for to_switch and from_switch apart",
+BANDWIDTH = kinds.BANDWIDTH, "bandwidth of the host's link in Mbit/s, each direction"
+LINK_DELAY = kinds.DELAY, "one-way delay of the host's link, each direction"
+_LINK = Chosen(
+    (RawDirection, RawDirections),
+    lambda value: RawDirections if _is_per_direction(value) else RawDirection,
+    _written_link,
 )
 # A host's own key for both directions, and its name in a ``link`` object.
 _SAID_TWICE = (("link_delay", "delay", kinds.DELAY.form), ("bandwidth", "bandwidth", kinds.BANDWIDTH.form))
@@ -95,9 +94,13 @@ class RawHost(Section):
     IS_MEMBER: ClassVar = False
 
     site: str | None = None
-    bandwidth: int | None = None
-    link_delay: int | None = None
-    link: RawDirection | RawDirections | None = None
+    bandwidth: int | None = keyed(*BANDWIDTH, default=None)
+    link_delay: int | None = keyed(*LINK_DELAY, default=None)
+    link: RawDirection | RawDirections | None = keyed(
+        _LINK,
+        "the host's link in detail, for both directions together or for to_switch and from_switch apart",
+        default=None,
+    )
 
     def link_spec(self, delay_ns: int | None = None, rate_bps: int | None = None) -> LinkSpec:
         """The link that is configured; delay and bandwidth are those of the site where the host has none.

@@ -30,7 +30,7 @@ from containernet_env.config.reader import (
 )
 from containernet_env.config.scenarios import BLOCKS, RawData, RawLoad
 from containernet_env.config.stores import DEFAULT_KIND, section_of
-from containernet_env.config.topologies import RawNamedNode
+from containernet_env.config.topologies import RawNode
 from containernet_env.model import hints
 from containernet_env.model.config import EtcdSettings
 from containernet_env.model.kinds import (
@@ -103,7 +103,7 @@ def _keys_of(level: Level, model: type, *but: str) -> dict[str, Axis]:
     return {key: Axis(key, level, key, quantity_of(model, key), schema_of_key(model, key)) for key in keys}
 
 
-_OF_HOST = {key: axis for model in (RawDirection, RawNamedNode) for key, axis in _keys_of("topology", model).items()}
+_OF_HOST = {key: axis for model in (RawDirection, RawNode) for key, axis in _keys_of("topology", model).items()}
 _OF_HOST["jitter"] = replace(_OF_HOST["jitter"], quantity="duration")
 _SETTINGS = _keys_of("topology", EtcdSettings)
 _LOAD, _SIZES = _keys_of("scenario", RawLoad, "search"), _keys_of("scenario", RawData)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from containernet_env.base.errors import ConfigError
 from containernet_env.config.endpoints import config_of_endpoints, is_endpoints
 from containernet_env.config.fields import Validated, validate, validate_object
-from containernet_env.config.links import LINK, RawDirection, RawDirections, RawHost
+from containernet_env.config.links import BANDWIDTH, LINK_DELAY, RawHost
 from containernet_env.config.reader import Document, Finding, json_path, read_document
 from containernet_env.config.sites import NO_SITES, RTT, SITE, RawSite, Sites, sites_of
 from containernet_env.config.stores import DEFAULT_KIND, HTTP, STORE, StoreValue, store_choice
@@ -26,22 +26,6 @@ from containernet_env.stores.kinds import KINDS, store_of
 from containernet_env.stores.store import Store
 
 _IP, _MEM, _CPUS = "IPv4 address of the host", "memory limit, swap included", "limit of CPU time, in cpus"
-_BANDWIDTH = kinds.BANDWIDTH, "bandwidth of the host's link in Mbit/s, each direction"
-_LINK_DELAY = kinds.DELAY, "one-way delay of the host's link, each direction"
-
-
-@section
-class RawNode(RawHost):
-    """A member as the list form has it: every key is required."""
-
-    ip: IPv4Address | None = keyed(kinds.IP, _IP)
-    memory_bytes: int | None = keyed(kinds.MEMORY, _MEM, "mem")
-    cpus: Decimal | None = keyed(kinds.CPUS, _CPUS)
-    bandwidth: int | None = keyed(*_BANDWIDTH)
-    link_delay: int | None = keyed(*_LINK_DELAY)
-    link: RawDirection | RawDirections | None = None
-    name: str | None = None
-    count: int = 1
 
 
 def _either(own: str, key: str) -> dict[str, Any]:
@@ -53,18 +37,17 @@ def _either(own: str, key: str) -> dict[str, Any]:
 
 
 @section
-class RawNamedNode(RawNode):
-    """Members as the object form has them: bandwidth and delay are their own, said in the link, or the site's."""
+class RawNode(RawHost):
+    """Members: bandwidth and delay are their own, said in the link, or the site's."""
 
     SCHEMA: ClassVar = {"allOf": [_either("bandwidth", "bandwidth"), _either("link_delay", "delay")]}
     IS_MEMBER: ClassVar = True
 
     ip: IPv4Address | None = keyed(kinds.IP, "IPv4 address of the host (the lowest free one)", default=None)
+    memory_bytes: int | None = keyed(kinds.MEMORY, _MEM, "mem")
+    cpus: Decimal | None = keyed(kinds.CPUS, _CPUS)
     site: str | None = keyed(SITE, "the site where it is", default=None)
     count: int = keyed(kinds.integer(1, kinds.MAX_NODES), "how many such members there are", default=1)
-    bandwidth: int | None = keyed(*_BANDWIDTH, default=None)
-    link_delay: int | None = keyed(*_LINK_DELAY, default=None)
-    link: RawDirection | RawDirections | None = keyed(*LINK, default=None)
     name: str | None = keyed(
         kinds.NAME,
         "name of the member (etcd1, etcd2, ... where it is left out); of several, with a number after it",
@@ -85,13 +68,12 @@ class RawClient(RawHost):
     site: str | None = keyed(SITE, "the site where it is (the first one)", default=None)
     memory_bytes: int | None = keyed(kinds.MEMORY, _MEM, "mem", shown=kinds.UNLIMITED, default=None)
     cpus: Decimal | None = keyed(kinds.CPUS, _CPUS, shown=kinds.UNLIMITED, default=None)
-    bandwidth: int | None = keyed(*_BANDWIDTH, shown=kinds.UNLIMITED, default=None)
-    link_delay: int | None = keyed(*_LINK_DELAY, shown="0ms", default=None)
-    link: RawDirection | RawDirections | None = keyed(*LINK, default=None)
+    bandwidth: int | None = keyed(*BANDWIDTH, shown=kinds.UNLIMITED, default=None)
+    link_delay: int | None = keyed(*LINK_DELAY, shown="0ms", default=None)
 
 
-_NODES = Listed(RawNamedNode, 1, kinds.MAX_NODES)
 LIST_FORM = Listed(RawNode, 1, kinds.MAX_NODES)
+"""The nodes, which a file may have in place of an object."""
 
 
 def _settings_of(store: type[Store]) -> Chosen:
@@ -119,7 +101,7 @@ class RawConfig(Section):
     subnet: IPv4Network | None = keyed(
         kinds.SUBNET, "network of all hosts (the /24 of the first address)", default=None
     )
-    nodes: tuple[RawNamedNode, ...] = keyed(_NODES, "members of the cluster")
+    nodes: tuple[RawNode, ...] = keyed(LIST_FORM, "members of the cluster")
     client: RawClient = keyed(RawClient, "the host that makes the load", default=RawClient())
     store: StoreValue = keyed(STORE, "the store that is measured", default=DEFAULT_KIND)
     scenarios: Path | None = keyed(kinds.PATH, "scenario file", default=None)
@@ -144,7 +126,7 @@ class RawConfig(Section):
         return settings
 
     @property
-    def members(self) -> list[RawNamedNode]:
+    def members(self) -> list[RawNode]:
         """The nodes, as often as each is there."""
         return [node for node in getattr(self, "nodes", ()) for _ in range(getattr(node, "count", 1))]
 
@@ -155,7 +137,7 @@ class RawConfig(Section):
         numbers = {id(node): count(1) for _, node in named}
         return [((*node.at, "name"), self._name(node, index, next(numbers[id(node)]))) for index, node in named]
 
-    def _name(self, node: RawNamedNode, index: int, number: int) -> str:
+    def _name(self, node: RawNode, index: int, number: int) -> str:
         if node.name is None:
             return self.kind.node_name(index)
         return node.name if getattr(node, "count", 1) == 1 else f"{node.name}{number}"
@@ -182,7 +164,7 @@ class RawConfig(Section):
         return (ip for ip in network.hosts() if ip not in taken)
 
     @property
-    def without_address(self) -> list[RawNamedNode]:
+    def without_address(self) -> list[RawNode]:
         """The members whose address is to be a free one."""
         return [node for node in self.members if getattr(node, "ip", node) is None]
 

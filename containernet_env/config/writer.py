@@ -17,7 +17,7 @@ from containernet_env.config.scenarios import BLOCKS, RawLoad, RawScenarios, wri
 from containernet_env.config.sites import written_sites
 from containernet_env.config.stores import RawProgram, RawService, written_service
 from containernet_env.config.sweeps import RawSweep
-from containernet_env.config.topologies import LIST_FORM, OBJECT_FORM, RawClient, RawNamedNode
+from containernet_env.config.topologies import LIST_FORM, OBJECT_FORM, RawClient, RawNode
 from containernet_env.model.config import Config, EtcdSettings, External, StoreChoice
 from containernet_env.model.kinds import Form
 from containernet_env.model.scenario import Dataset, Scenario, Span
@@ -35,7 +35,7 @@ def topology_values(config: Config) -> dict[str, Any]:
         return _endpoints(config.external, config.store)
     return {
         "subnet": str(config.subnet),
-        "nodes": [written(RawNamedNode, node) for node in config.nodes],
+        "nodes": [written(RawNode, node) for node in config.nodes],
         "client": written(RawClient, config.client),
         **written_sites(config.sites, config.site_links),
         **({"dilation": config.dilation} if config.dilation > 1 else {}),

@@ -43,6 +43,8 @@ def test_what_a_file_leaves_out(tmp_path):
     assert [member.name for member in config.nodes] == ["near1", "etcd2"]
     assert (config.nodes[1].cpus, config.nodes[1].memory_bytes) == (None, None)
     assert str(config.client.ip) == "10.0.0.253", "the highest that is free"
+    listed = load_config(write(tmp_path, [named, other]))
+    assert (listed.nodes, listed.client) == (config.nodes, config.client), "a list is short for an object"
     assert (config.scenarios, config.etcd.leader) == (tmp_path / "mine/x.json", None)
     for name in ("near1", "etcd2"):
         assert load(tmp_path, named, other, etcd={"leader": name}).etcd.leader == name

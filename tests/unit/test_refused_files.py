@@ -102,8 +102,8 @@ def nodes(*changes: dict[str, Any], **more: Any) -> dict[str, Any]:
 WITHOUT = [{name: value for name, value in NODE.items() if name != key} for key in NODE]
 SHAPES = [
     *({}, [], 7, [1], [NODE] * 2, {"nodes": {}}, nodes(node=1), nodes(client=None), nodes(client={"speed": 1})),
-    *([NODE | {"name": "a"}], [NODE | {"bandwith": 1}], [NODE | {"color": "red"}]),
-    *(*([node] for node in WITHOUT), *({"nodes": [node]} for node in WITHOUT if "ip" in node)),
+    *([NODE | {"bandwith": 1}], [NODE | {"color": "red"}]),
+    *({"nodes": [node]} for node in WITHOUT if "ip" in node),
     *(nodes(etcd=etcd) for etcd in ({"heartbeat": "1ms"}, {"data": "ram"}, {"heartbeat_interval": "1.5ms"})),
     *(nodes(etcd=etcd) for etcd in ({"heartbeat_interval": 100}, {"election_timeout": "51s"})),
     nodes(etcd={"heartbeat_interval": "0.5ms"}),  # no "30s": milliseconds are no minutes
