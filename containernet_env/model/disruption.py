@@ -106,20 +106,18 @@ class Disruption:
     @property
     def text(self) -> str:
         """The whole event, for people."""
-        when = f"at {format_duration(self.at_ns)}" if self.at_ns is not None else f"every {self._every}"
-        return f"{self.what} {when}" + (f" for {format_duration(self.for_ns)}" if self.for_ns is not None else "")
+        return " ".join((self.what, *self._times(" ")))
 
     @property
     def label(self) -> str:
         """The whole event as a part of a scenario's name."""
         value = (self.value_text or "").replace(" Mbit/s", "").replace(" %", "pc")
-        when = f"at{format_duration(self.at_ns)}" if self.at_ns is not None else f"every{self._every}"
-        lasting = f"-for{format_duration(self.for_ns)}" if self.for_ns is not None else ""
-        return f"{self.verb.replace('_', '')}{value}-{self.target}-{when}{lasting}"
+        return "-".join((f"{self.verb.replace('_', '')}{value}", self.target, *self._times("")))
 
-    @property
-    def _every(self) -> str:
-        return format_duration(self.every_ns or 0)
+    def _times(self, gap: str) -> Iterator[str]:
+        for word, time_ns in (("at", self.at_ns), ("every", self.every_ns), ("for", self.for_ns)):
+            if time_ns is not None:
+                yield f"{word}{gap}{format_duration(time_ns)}"
 
     @property
     def is_undoing(self) -> bool:
