@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import fields
 from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any
 
 from containernet_env.config.fields import validate_object
-from containernet_env.config.reader import Document, Finding
+from containernet_env.config.reader import Document
 from containernet_env.config.stores import RawService
 from containernet_env.model import kinds
 from containernet_env.model.config import PLACES, Config, Endpoint, EtcdSettings, External, Node, StoreChoice
@@ -60,7 +59,8 @@ class RawEndpoints(Section, External):
     """The form for an external cluster."""
 
     endpoints: tuple[tuple[str | None, Endpoint], ...] = keyed(  # type: ignore[assignment]  # with their schemes
-        Listed(_ENDPOINT_KIND, 1, MAX_ENDPOINTS), "members of an external cluster, by where they serve clients"
+        Listed(_ENDPOINT_KIND, 1, MAX_ENDPOINTS, unique=True),
+        "members of an external cluster, by where they serve clients",
     )
     store: str | RawService = keyed(_STORE, "what they run", default=DEFAULT.name)
     scenarios: Path | None = keyed(kinds.PATH, "scenario file", default=None)
@@ -126,7 +126,7 @@ def is_endpoints(value: Any) -> bool:
 def config_of_endpoints(document: Document) -> Config:
     """The config in such a document. Raises ``ConfigError`` with every problem of it; opens no other file."""
     validated = validate_object(RawEndpoints, document)
-    document.refuse([*validated.findings, *_repeated(document.value[KEY])])
+    document.refuse(validated.findings)
     raw = validated.value
     own = {item.name: getattr(raw, item.name) for item in fields(External)}
     external = External(**{**own, "endpoints": tuple(item for _, item in raw.endpoints), "http": raw.rules.urls})
@@ -148,16 +148,3 @@ def config_of_endpoints(document: Document) -> Config:
 
 def _node(name: str, number: int) -> Node:
     return Node(name, External.place(number), memory_bytes=None, cpus=None, link=LinkSpec())
-
-
-def _repeated(listed: Any) -> Iterator[Finding]:
-    seen: dict[Endpoint, int] = {}
-    for index, value in enumerate(listed if isinstance(listed, list) else []):
-        try:
-            _, endpoint = parse_endpoint(value)
-        except ValueError:
-            continue  # reported where the value itself is validated
-        if endpoint in seen:
-            message = f"repeats the endpoint at $.{KEY}[{seen[endpoint]}]"
-            yield Finding((KEY, index), message, allowed="each endpoint once")
-        seen.setdefault(endpoint, index)

@@ -12,7 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from containernet_env.config.reader import Document, Finding
+from containernet_env.config.reader import Document, Finding, json_path
 from containernet_env.model import hints
 from containernet_env.model.kinds import (
     PATH,
@@ -96,6 +96,9 @@ class _Reader:
             if len(value) > form.high:
                 self._refuse(at, "is too long", f"at most {form.high}{form.instead}", f"{len(value)} entries")
             read = [self.read(form.item, item, (*at, index)) for index, item in enumerate(value[: form.high])]
+            for index, item in enumerate(read) if form.unique else ():
+                if item is not _BAD and (first := read.index(item)) < index:
+                    self._refuse((*at, index), f"repeats {json_path((*at, first))}", "each entry once")
         elif form.alone:
             read = [self.read(form.item, value, at)]
         else:
@@ -213,6 +216,7 @@ def _schema(form: Form, classes: dict[str, Any]) -> dict[str, Any]:
     if isinstance(form, Listed):
         item = _schema(form.item, classes)
         array = {"type": "array", "items": item, "minItems": form.low, "maxItems": form.high}
+        array |= {"uniqueItems": True} if form.unique else {}
         return {"anyOf": [item, array]} if form.alone else array
     if isinstance(form, Named):
         named = {"propertyNames": dict(form.name.schema), "additionalProperties": _schema(form.item, classes)}

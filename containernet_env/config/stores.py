@@ -33,34 +33,13 @@ ARGUMENT_FORM = (
 )
 # As many as fit into a parameter of a load: codesParameter of benchmark_image/internal/spec/parameters.go.
 _MAX_CODES = 16
-CODES_FORM = f"an HTTP status code from 200 to 599, or a list of 1 to {_MAX_CODES} different ones"
-
-
-def _parse_codes(value: object) -> tuple[int, ...]:
-    listed: list[Any] = value if isinstance(value, list) else [value]
-    if not listed or any(isinstance(code, bool) or not isinstance(code, int) for code in listed):
-        raise ValueError("is no status code")
-    if not all(200 <= code <= 599 for code in listed):
-        raise ValueError("has a status code out of range")
-    if len(set(listed)) < len(listed):
-        raise ValueError("has a status code twice")
-    if len(listed) > _MAX_CODES:
-        raise ValueError(f"has {len(listed)} status codes")
-    return tuple(listed)
-
-
 # Codes of a file that names none.
 WRITTEN, FOUND, DELETED, MISSING = (200, 201, 204), (200,), (200, 202, 204, 404), (404,)
-_CODE = {"type": "integer", "minimum": 200, "maximum": 599}
 _SIGNS = '[!"$-z|~]*'
 _PATH = f"(?=.{{1,{_TEMPLATE_BYTES}}}$)/{_SIGNS}"
 TEMPLATE = kinds.text(f"is not the path of a URL with {KEY_PLACE} once", TEMPLATE_FORM, rf"{_PATH}\{{key\}}{_SIGNS}")
 HEALTH = kinds.text("is not the path of a URL without braces", HEALTH_FORM, _PATH)
-CODES = Kind(
-    _parse_codes,
-    CODES_FORM,
-    {"anyOf": [_CODE, {"type": "array", "items": _CODE, "minItems": 1, "maxItems": _MAX_CODES}]},
-)
+CODES = Listed(kinds.integer(200, 599), 1, _MAX_CODES, alone=True, unique=True)
 
 
 def _parse_argument(value: object) -> str:

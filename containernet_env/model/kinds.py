@@ -158,6 +158,7 @@ class Listed:
     """A list, read as a tuple; problems of the entries themselves are reported whatever its length.
 
     ``instead``: the advice if there are more. ``alone``: in a file, ``x`` is short for ``[x]``.
+    ``unique``: no entry is there twice.
     """
 
     item: Form
@@ -165,6 +166,7 @@ class Listed:
     high: int
     instead: str = ""
     alone: bool = False
+    unique: bool = False
 
 
 @dataclass(frozen=True, eq=False)
