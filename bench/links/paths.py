@@ -173,7 +173,7 @@ def _emulator(stack: ExitStack, hosts: tuple[Host, Host], spec: LinkSpec, binary
 
 def wirefilter_options(spec: LinkSpec) -> list[str]:
     """wirefilter's options for a symmetric link: ms, and bytes per second."""
-    if not spec.is_symmetric:
+    if spec.a_to_b != spec.b_to_a:
         raise ValueError(f"only links that are alike both ways are compared, got {spec}")
     direction = spec.a_to_b
     options = ["-d", f"{direction.delay_ns / 1e6:g}"]

@@ -245,7 +245,6 @@ def render_endpoints(config: Config, console: Console) -> bool:
 
 
 def _kinds_of(text: str) -> tuple[str, ...]:
-    """Kinds of profiles with commas between, each once."""
     kinds, known = tuple(dict.fromkeys(part.strip() for part in text.split(","))), get_args(ProfileKind)
     if wrong := [kind for kind in kinds if kind not in known]:
         raise ValueError(f"got {wrong[0]!r}, allowed: {', '.join(known)}, with commas between")

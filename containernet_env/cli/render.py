@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, groupby
 from pathlib import Path
 
 from rich.console import Console
@@ -14,13 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from containernet_env.base.units import (
-    describe_size,
-    format_duration,
-    format_ms,
-    format_number,
-    format_size,
-)
+from containernet_env.base.units import describe_size, format_duration, format_ms, format_number, format_size
 from containernet_env.cli.terminal import table
 from containernet_env.config.plan import HostPlan, Plan
 from containernet_env.model.link import LinkSpec
@@ -108,7 +102,7 @@ def render_section(console: Console, title: str, *contents: Table | str) -> None
 
 def _says_more(link: LinkSpec) -> bool:
     """Whether the hosts' table leaves something of a link unsaid."""
-    return not link.is_symmetric or any(set(side.words) - {"delay", "bandwidth"} for side in link.sides)
+    return link.a_to_b != link.b_to_a or any(set(side.words) - {"delay", "bandwidth"} for side in link.sides)
 
 
 def _hosts_table(plan: Plan) -> Table:
@@ -128,7 +122,6 @@ def _hosts_table(plan: Plan) -> Table:
 
 
 def _both_ways(link: LinkSpec, name: str) -> str:
-    """A property of both directions, where these are equal."""
     to_switch, from_switch = (_property(side.words, name) for side in (link.a_to_b, link.b_to_a))
     return to_switch if to_switch == from_switch else "see Links"
 
@@ -143,10 +136,8 @@ def _rtt_table(plan: Plan, width: int) -> Table:
     # A column is as wide as its heading or its figure, and two spaces lie between columns.
     figure = max(len(format_ms(pair.expected_ns)) for pair in plan.rtt)
     needed = max(map(len, names)) + sum(2 + max(len(name), figure) for name in names[1:])
-    return _rtt_matrix(plan, names) if needed <= width else _rtt_groups(plan.rtt)
-
-
-def _rtt_matrix(plan: Plan, names: list[str]) -> Table:
+    if needed > width:
+        return _rtt_groups(plan.rtt)
     by_pair = {(pair.a, pair.b): format_ms(pair.expected_ns) for pair in plan.rtt}
     shown = table("", *(f">{name}" for name in names[1:]))
     for row in names[:-1]:
@@ -155,9 +146,8 @@ def _rtt_matrix(plan: Plan, names: list[str]) -> Table:
     return shown
 
 
-def _rtt_groups(pairs: Iterable[RttExpectation]) -> Table:
+def _rtt_groups(pairs: Sequence[RttExpectation]) -> Table:
     """For more hosts than a matrix has room for: each RTT once, with how many pairs have it."""
-    pairs = tuple(pairs)
     counts = Counter(pair.expected_ns for pair in pairs)
     examples = {pair.expected_ns: pair for pair in reversed(pairs)}
     shown = table(">ms", ">pairs", "for example")
@@ -181,8 +171,7 @@ def _containers_table(plan: Plan) -> Table:
     return shown
 
 
-def _shared_settings(hosts: Iterable[HostPlan]) -> list[str]:
-    hosts = tuple(hosts)
+def _shared_settings(hosts: Sequence[HostPlan]) -> list[str]:
     lines = [f"in every host: TCP congestion control {hosts[0].tcp_congestion_control}"]
     mounts = {
         ("every member" if host.role == "member" else "the client", path, options): None
@@ -215,12 +204,9 @@ _RARE = ("jitter", "loss", ">queue", ">overhead", "uplink", ">seed")
 def _flag_lines(members: list[HostPlan]) -> list[str]:
     """The flags that all members share, then those that differ for each."""
     shared = [flag for flag in members[0].command if all(flag in member.command for member in members)]
-    lines = list(shared)
-    if len(members) > 1:
-        for member in members:
-            lines.append(f"{member.name}:")
-            lines.extend(f"  {flag}" for flag in member.command if flag not in shared)
-    return lines
+    own = [] if len(members) == 1 else members
+    parts = ([f"{one.name}:", *(f"  {flag}" for flag in one.command if flag not in shared)] for one in own)
+    return [*shared, *chain.from_iterable(parts)]
 
 
 def _scenarios_table(plan: Plan) -> Table:
@@ -245,7 +231,6 @@ def _scenarios_table(plan: Plan) -> Table:
 
 
 def _length(scenario: Scenario) -> str:
-    """The configured number of requests, length or search."""
     if scenario.search is not None:
         return f"search {scenario.search.text}"
     return str(scenario.total) if scenario.duration_ns is None else f"for {format_duration(scenario.duration_ns)}"

@@ -6,7 +6,6 @@ import re
 from dataclasses import fields
 from ipaddress import IPv6Address
 from pathlib import Path
-from typing import Any
 
 from containernet_env.config.fields import validate_object
 from containernet_env.config.reader import Document
@@ -116,11 +115,6 @@ class RawEndpoints(Section, External):
             refuse("speak TLS, and no CA is given", allowed, KEY)
         if schemes == {"http"} and self.tls is not None:
             refuse("is for endpoints that speak TLS", "endpoints with https://, or no tls", "tls")
-
-
-def is_endpoints(value: Any) -> bool:
-    """Whether a document has the form of endpoints, and not of a topology."""
-    return isinstance(value, dict) and KEY in value
 
 
 def config_of_endpoints(document: Document) -> Config:

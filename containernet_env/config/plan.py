@@ -353,7 +353,8 @@ def config_hash(plan: Plan) -> str:
         # Which CA signs and how long the prefix is makes no other load.
         service = plan.config.store.service
         spoken = [] if service is None else [asdict(service)]
-        return _digest([plan.store.name, "external", list(external.urls), external.is_known, *spoken])
+        known = external.user is not None or external.token_file is not None
+        return _digest([plan.store.name, "external", list(external.urls), known, *spoken])
     hosts = [
         {
             "name": host.name,

@@ -145,7 +145,6 @@ class Estimator:
         ]
 
     def _targets(self, scenario: Scenario) -> list[str]:
-        """The members that a scenario's requests may go to."""
         return self._members if scenario.member is None else [scenario.member]
 
     def _quorum_s(self, leader: str) -> float:
@@ -174,7 +173,6 @@ class Estimator:
         return _mean(scenario, puts, range_bytes / self._spread(scenario))
 
     def _spread(self, scenario: Scenario) -> int:
-        """How many members share the reads."""
         return 1 if scenario.target == "leader" else len(self._targets(scenario))
 
 
@@ -242,7 +240,6 @@ def _lacking(config: Config, scenario_set: ScenarioSet, store: Store) -> list[Fi
 
 
 def _check_profile(config: Config, options: PlanOptions, store: Store) -> None:
-    """Raise ``UsageError`` for profiles that the store or the topology does not allow."""
     if options.profile and (reason := store.lacks.get("profile")) is not None:
         raise UsageError(f"profile={','.join(options.profile)}: {store.title} {reason}")
     names, member = [node.name for node in config.nodes], options.profile_member
@@ -251,7 +248,6 @@ def _check_profile(config: Config, options: PlanOptions, store: Store) -> None:
 
 
 def _event_refusals(config: Config, event: Disruption, options: PlanOptions) -> Iterator[tuple[str, str]]:
-    """The problems of one event, each with the allowed values."""
     names = [node.name for node in config.nodes]
     words = (*DRAWN_TARGETS, *AFFECTED.values())
     if event.target not in (*words, *names):
@@ -322,7 +318,6 @@ def keys_written(scenarios: Iterable[Scenario], dataset: Dataset, prefix: str = 
 
 
 def _too_many_keys(config: Config, scenario_set: ScenarioSet) -> Iterator[Finding]:
-    """Blocks that write more keys than can be deleted one by one."""
     service = config.store.service
     if service is None or service.delete is None:
         return
@@ -599,7 +594,6 @@ def _check_slowed(scenario: Scenario) -> None:
 
 
 def _check_links(config: Config, topology: Topology, options: PlanOptions) -> None:
-    """Raise ``UsageError`` for links that the chosen engine or link backend does not support."""
     links = topology.links
     if topology.has_loop and (options.engine, options.links) not in (("builtin", "auto"), ("builtin", "emulator")):
         chosen = f"got engine={options.engine!r}, links={options.links!r}"
@@ -622,7 +616,6 @@ def _check_links(config: Config, topology: Topology, options: PlanOptions) -> No
 
 
 def _timeout_notes(scheduled: Sequence[ScheduledScenario], estimator: Estimator) -> Iterator[str]:
-    """Notes about request timeouts below the delays of the links."""
     late: dict[int, dict[str, float]] = {}
     for item in scheduled:
         least_s, timeout_ns = estimator.least_latency_s(item.scenario), item.scenario.request_timeout_ns

@@ -98,7 +98,6 @@ _HOST_AXIS = re.compile(rf"({NAME_PATTERN})\.({'|'.join(_HOST)})")
 
 
 def _keys_of(level: Level, model: type, *but: str) -> dict[str, Axis]:
-    """The keys of an object as axes."""
     keys = [key for key in keys_of(model) if key not in but]
     return {key: Axis(key, level, key, quantity_of(model, key), schema_of_key(model, key)) for key in keys}
 
@@ -521,7 +520,6 @@ def load_sweep(path: Path | str, settings: Sequence[str] = (), quick: bool = Fal
 
 
 def _checked(document: Document) -> RawSweep:
-    """A sweep, both of its forms checked."""
     validated = validate_object(RawSweep, document)
     _refuse(document, [*validated.findings, *_axes_findings(document.value)])
     return validated.value
@@ -677,7 +675,6 @@ class _Axes:
         return Dimension(axes, points, ratios, {name: (*place, name) for name in entry})
 
     def _check_repeated(self, axes: Sequence[Axis], points: Sequence[Point]) -> None:
-        """Refuse combinations that an entry has already."""
         seen: list[Any] = []
         for point in points:
             plain = [_comparable(axis.quantity, point[axis.name].value) for axis in axes]

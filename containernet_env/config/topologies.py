@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from containernet_env.base.errors import ConfigError
-from containernet_env.config.endpoints import config_of_endpoints, is_endpoints
+from containernet_env.config.endpoints import KEY as ENDPOINTS
+from containernet_env.config.endpoints import config_of_endpoints
 from containernet_env.config.fields import Validated, validate, validate_object
 from containernet_env.config.links import BANDWIDTH, LINK_DELAY, RawHost
 from containernet_env.config.reader import Document, Finding, json_path, read_document
@@ -215,7 +216,7 @@ def load_config(path: Path | str) -> Config:
 def config_of(document: Document) -> Config:
     """The config in a document. Raises ``ConfigError`` with every problem of it."""
     path, value = document.path, document.value
-    if is_endpoints(value):
+    if isinstance(value, dict) and ENDPOINTS in value:
         return config_of_endpoints(document)
     raw, findings = OBJECT_FORM(nodes=()), []
     if isinstance(value, list):

@@ -98,11 +98,6 @@ class External(Record):
     token_file: Path | None = keyed(kinds.PATH, "of Consul: file with the token (ACLs) on its first line", default=None)
 
     @property
-    def is_known(self) -> bool:
-        """Whether requests have credentials, by which members identify the client."""
-        return self.user is not None or self.token_file is not None
-
-    @property
     def urls(self) -> tuple[str, ...]:
         """As the file has them."""
         return tuple(self.url(endpoint) for endpoint in self.endpoints)
@@ -143,16 +138,6 @@ class Node:
     cpus: Decimal | None
     link: LinkSpec
     site: str | None = None
-
-    @property
-    def delay_ns(self) -> int:
-        """One-way delay from the host to its switch."""
-        return self.link.a_to_b.delay_ns
-
-    @property
-    def rate_bps(self) -> int | None:
-        """Bandwidth from the host to its switch; ``None`` is unlimited."""
-        return self.link.a_to_b.rate_bps
 
 
 @dataclass(frozen=True, slots=True)

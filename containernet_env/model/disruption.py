@@ -119,11 +119,6 @@ class Disruption:
             if time_ns is not None:
                 yield f"{word}{gap}{format_duration(time_ns)}"
 
-    @property
-    def is_undoing(self) -> bool:
-        """Whether it undoes another event."""
-        return self.verb in AFFECTED
-
 
 def name_of(disruptions: Sequence[Disruption]) -> str:
     """The events' part of a scenario's name: all of them, or if that is too long, their number and a digest."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from containernet_env.base.programs import is_by_own_limit
 from containernet_env.model.disruption import Disruptions
@@ -66,15 +66,10 @@ class Finding:
         if self.kind not in RULES:
             raise ValueError(f"{self.kind!r} is no kind of finding")
 
-    def values(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
-
 
 def _above(
     kind: Kind, value: float, limit: float, text: str, subject: str | None = None, effect: Effect = "invalid"
 ) -> Iterator[Finding]:
-    """The finding that a value is above its limit, if it is."""
     if value > limit:
         yield Finding(kind, effect, text, round(value, 4), limit, subject)
 
@@ -339,7 +334,6 @@ def _waited_share(load: LoadResult) -> float:
 
 
 def _throttled(name: str, used: Consumption | None, window_ns: int, kind: Kind, effect: Effect) -> Iterator[Finding]:
-    """For which share of the time a host's own CPU limit stopped it."""
     share = ((used.throttled_ns if used is not None else None) or 0) / window_ns
     text = f"{name} was stopped by its own CPU limit for {share:.0%} of the time"
     yield from _above(kind, share, THROTTLED_SHARE, text, name, effect)

@@ -364,11 +364,6 @@ class LinkSpec:
         """Both directions."""
         return self.a_to_b, self.b_to_a
 
-    @property
-    def is_symmetric(self) -> bool:
-        """Whether both directions are configured equally."""
-        return self.a_to_b == self.b_to_a
-
     def reversed(self) -> LinkSpec:
         """The same link seen from its other end."""
         return LinkSpec(a_to_b=self.b_to_a, b_to_a=self.a_to_b)

@@ -529,7 +529,7 @@ class _Weigher:
         alone_s = self.floor_s(scenario) + work_s / self._dilation
         rates = [scenario.clients / max(alone_s, 1e-9), *reached_per_s(samples, self._config, scenario.clients)]
         rates += [float(limit) for limit in (scenario.rate, scenario.search and scenario.search.high) if limit]
-        links_bps = [node.rate_bps for node in self._plan.config.nodes if node.rate_bps is not None]
+        links_bps = [rate for node in self._plan.config.nodes if (rate := node.link.a_to_b.rate_bps) is not None]
         if len(links_bps) == len(self._members):
             # A majority does without the slowest.
             rates.append(max(links_bps) / 8 / self._estimator.sent_bytes(scenario))

@@ -298,7 +298,7 @@ def scenario_line(outcome: ScenarioOutcome) -> ScenarioLine:
         attempt=outcome.scheduled.attempt,
         identity=outcome.scheduled.identity,
         valid=outcome.verdict.valid if outcome.verdict else None,
-        findings=[finding.values() for finding in outcome.findings],
+        findings=[asdict(finding) for finding in outcome.findings],
         load=dict(outcome.load.values) if outcome.load is not None else None,
         network=dict(outcome.network.values) if outcome.network is not None else None,
         search=outcome.search.values() if outcome.search is not None else None,

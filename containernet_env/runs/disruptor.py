@@ -14,6 +14,7 @@ from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError, resource_errors, text_of
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
 from containernet_env.model.disruption import (
+    AFFECTED,
     SHAPING,
     UNDOING,
     Cause,
@@ -313,7 +314,7 @@ class Disruptor:
     def _targets(self, act: _Act, leader: str | None) -> tuple[str, ...]:
         """The members that an event is about, in config order."""
         event = act.event
-        if event.is_undoing:
+        if event.verb in AFFECTED:
             struck = self._struck_by(event.verb)
             wanted = struck & {event.target} if event.target in self._faults.members else struck
         else:

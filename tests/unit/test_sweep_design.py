@@ -262,7 +262,8 @@ def test_a_file_zips_excludes_and_follows_and_a_setting_takes_the_place_of_its_a
     excluded = [{"link_delay": "1000us", "clients": 50}]
     found = expanded(written(tmp_path, axes=[zipped, {"link_delay": ["1ms", "5ms"]}], exclude=excluded))
     values = dict.fromkeys(
-        (one.scenario.clients, one.scenario.conns, one.scenario.val_size, one.config.nodes[0].delay_ns) for one in found
+        (one.scenario.clients, one.scenario.conns, one.scenario.val_size, one.config.nodes[0].link.a_to_b.delay_ns)
+        for one in found
     )
     assert list(values) == [(10, 1, 100, 10**6), (10, 1, 100, 5 * 10**6), (50, 5, 1000, 5 * 10**6)]
     assert found[0].coordinates == (("clients", "10"), ("valSize", "100"), ("link_delay", "1ms"), ("conns", "1"))
