@@ -217,6 +217,7 @@ class Plan:
     ``scenario_set`` is ``None`` and ``scenarios`` empty if nothing is measured (the shell). ``hosts``
     and ``links`` are in config order, the client last; a direction with a rate and no configured queue limit has the
     default limit. An external cluster has none of these. ``rtt`` has one entry per pair of hosts.
+    ``around_s``: how long bring-up and tear-down of each cluster take, roughly.
     ``notes`` are sentences that the user should read once.
     ``store`` is the measured store and ``timing`` its timing.
     """
@@ -235,7 +236,7 @@ class Plan:
     timing: Timing
     dataset: Dataset
     scenarios: tuple[PlannedScenario, ...]
-    estimated_s: float
+    around_s: float
     notes: tuple[str, ...]
 
     @property
@@ -251,6 +252,11 @@ class Plan:
     def waits(self) -> Waits:
         """How long its driver waits."""
         return Waits.of(self.timing.settle_s, self.topology.longest_rtt_ns())
+
+    @property
+    def estimated_s(self) -> float:
+        """How long it takes, roughly."""
+        return self.around_s * len(self.cluster_ends) + sum(planned.estimated_s for planned in self.scenarios)
 
     @property
     def once(self) -> list[PlannedScenario]:

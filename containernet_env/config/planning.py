@@ -458,7 +458,6 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         chosen = select(scenario_set.scenarios, options.only, options.repeat, options.first_repetition)
         scheduled = [replace(item, identity=scenario_hash(item.scenario, dataset)) for item in chosen]
     scenarios = tuple(_plan_scenarios(scheduled, dataset, estimator, options.fresh, factor))
-    around_s = estimator.around_s(factor * timing.settle_s) * (options.repeat if options.fresh else 1)
     notes = [*notes_of(config, options, topology, timing, largest), *_timeout_notes(scheduled, estimator)]
     plan = Plan(
         run_id=options.run_id,
@@ -475,7 +474,7 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         timing=timing,
         dataset=dataset,
         scenarios=scenarios,
-        estimated_s=around_s + sum(planned.estimated_s for planned in scenarios),
+        around_s=estimator.around_s(factor * timing.settle_s),
         notes=(UNSEEN_NOTE,) if is_external else tuple(notes),
     )
     dilated(plan)
@@ -506,10 +505,7 @@ def with_dilations(plan: Plan, factors: Mapping[str, int]) -> Plan:
     for factor, held in groupby(ordered, lambda item: factor_of[item.scenario.name]):
         estimator = _estimator(plan.topology, plan.config, plan.options, factor)
         scenarios += _plan_scenarios([*held], plan.dataset, estimator, plan.options.fresh, factor)
-    around_s = (plan.estimated_s - sum(planned.estimated_s for planned in plan.scenarios)) / len(plan.cluster_ends)
-    changed = replace(plan, scenarios=tuple(scenarios))
-    estimated_s = around_s * len(changed.cluster_ends) + sum(planned.estimated_s for planned in changed.scenarios)
-    return replace(changed, estimated_s=estimated_s)
+    return replace(plan, scenarios=tuple(scenarios))
 
 
 def _dilation(config: Config, options: PlanOptions) -> int:

@@ -276,11 +276,6 @@ class Bed:
         """The same for the same testbed and data set, whatever the cells are."""
         return f"{self.cells[0].config_hash}/{self.plan.dataset}"
 
-    @property
-    def around_s(self) -> float:
-        """The approximate duration of its bring-up and tear-down."""
-        return self.plan.estimated_s - sum(planned.estimated_s for planned in self.plan.scenarios)
-
     def plan_of(self, cells: Sequence[Cell], repetition: int, seed: int, choices: Mapping[str, Any]) -> Plan:
         """The plan of a run that measures these cells in this order."""
         return prepare(self.plan.config, self.scenarios_of(cells), **choices, first_repetition=repetition, seed=seed)

@@ -220,7 +220,7 @@ class Sweep:
             number += len(wanted)
             for bed in self.design.beds:
                 here = [cell for cell in bed.cells if cell.identity in wanted]
-                seconds += sum(cell.estimated_s for cell in here) + (bed.around_s if here else 0.0)
+                seconds += sum(cell.estimated_s for cell in here) + (bed.plan.around_s if here else 0.0)
         return number, seconds
 
     def counts(self) -> Counts:
@@ -440,7 +440,7 @@ class _Blocks:
 
     def _settle(self, course: Course) -> None:
         """Add the rows of a job to the ledger, and judge its machine."""
-        self._remaining.took(course.took_s, course.job.bed.around_s)
+        self._remaining.took(course.took_s, course.job.bed.plan.around_s)
         for cell, outcome in course.outcomes:
             if (row := course.rows.get((cell.config_hash, cell.scenario_hash))) is not None:
                 tried = tried_of(row, outcome.error if outcome.testbed_failed else None)
