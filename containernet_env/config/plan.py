@@ -398,6 +398,10 @@ def scenario_hash(scenario: Scenario, dataset: Dataset) -> str:
     for name in ("seed", "search", "events", "history"):
         if not values[name]:
             del values[name]  # a missing key leaves the hash as it was before there was such a key
+    if scenario.search is not None:
+        # The form in which rows have it.
+        own = {name: value for name, value in values["search"].items() if not name.startswith("p")}
+        values["search"] = own | {"objectives": [asdict(item) for item in scenario.search.objectives]}
     return _digest([values, asdict(dataset) if scenario.uses_dataset else None])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from decimal import Decimal
-from itertools import chain, pairwise, product
+from itertools import chain, product
 from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -41,7 +41,6 @@ from containernet_env.model.scenario import (
     LENGTH_MIN_NS,
     MAX_SCENARIOS,
     ONE_KEY,
-    TIMEOUT_MAX_NS,
     VAL_SIZE,
     WARMUP_MAX_NS,
     ZIPF_EXPONENT,
@@ -58,78 +57,7 @@ from containernet_env.model.scenario import (
     axis,
     keys_refused,
 )
-from containernet_env.model.search import PERCENTILES, RATE_MAX, RATE_MIN, Objective, Search
-
-# An objective below this is met by no network; probes that take a night are a mistake.
-OBJECTIVE_MIN_NS = 1_000
-PROBE_MAX_NS = 1_200 * 10**9
-
-
-_OBJECTIVE = kinds.duration(OBJECTIVE_MIN_NS, TIMEOUT_MAX_NS)
-_PERCENTILE = "the response time that the {}th percentile of a probe may have at most"
-
-
-@section
-class RawSearch(Section, Search):
-    """The objectives of a search for the highest rate that holds them, and how it is searched."""
-
-    SCHEMA: ClassVar = {"anyOf": [{"required": [f"p{percentile}"]} for percentile in PERCENTILES]}
-
-    p50_ns: int | None = keyed(_OBJECTIVE, _PERCENTILE.format("50"), "p50", default=None)
-    p90_ns: int | None = keyed(_OBJECTIVE, _PERCENTILE.format("90"), "p90", default=None)
-    p95_ns: int | None = keyed(_OBJECTIVE, _PERCENTILE.format("95"), "p95", default=None)
-    p99_ns: int | None = keyed(_OBJECTIVE, _PERCENTILE.format("99"), "p99", default=None)
-    p99_9_ns: int | None = keyed(_OBJECTIVE, _PERCENTILE.format("99.9"), "p99.9", default=None)
-    objectives: tuple[Objective, ...] = ()
-
-    @property
-    def value(self) -> Search:
-        """The search as a value."""
-        limits = (self.p50_ns, self.p90_ns, self.p95_ns, self.p99_ns, self.p99_9_ns)
-        pairs = zip(PERCENTILES, limits, strict=True)
-        objectives = tuple(Objective(percentile, limit_ns) for percentile, limit_ns in pairs if limit_ns is not None)
-        return Search(objectives, self.low, self.high, self.step_ns, self.within, self.repeats)
-
-    @rule
-    def _has_an_objective(self) -> None:
-        if not self.value.objectives:
-            refuse("is missing", "a response time for p50, p90, p95, p99 or p99.9, at least one", "p99")
-
-    @rule
-    def _objectives_rise(self) -> None:
-        for one, other in pairwise(self.value.objectives):
-            if one.limit_ns >= other.limit_ns:
-                allowed = f"less than p{other.percentile}, {format_duration(other.limit_ns)}"
-                refuse(f"follows from p{other.percentile}", allowed, f"p{one.percentile}")
-
-    @rule
-    def _ends_above_its_start(self) -> None:
-        if self.high <= self.low:
-            key, allowed = "to", f"more than from, {format_number(self.low)}"
-            if "to" not in self.given:
-                key, allowed = "from", f"less than {format_number(self.high)}"
-            refuse("leaves no rates to search", allowed, key)
-
-    @rule
-    def _lowest_rate_has_enough_requests(self) -> None:
-        if not self.value.objectives:
-            return
-        samples = self.value.samples(poisson=False)
-        if samples * 10**9 > self.value.low * PROBE_MAX_NS:
-            least = Decimal(samples * 10**9) / PROBE_MAX_NS
-            message = f"is too low: p{self.value.objectives[-1].percentile} needs {samples} requests in each probe"
-            allowed = f"at least {format_number(round(least, 3))}, at which that takes {format_duration(PROBE_MAX_NS)}"
-            refuse(message, allowed, "from")
-
-
-def _written_search(search: Search | None) -> Any:
-    if search is None:
-        return None
-    objectives = {f"p{item.percentile}": format_duration(item.limit_ns) for item in search.objectives}
-    return {**objectives, **written(RawSearch, search)}
-
-
-_SEARCH = Chosen((RawSearch,), lambda _: RawSearch, _written_search)
+from containernet_env.model.search import RATE_MAX, RATE_MIN
 
 
 @section
@@ -150,17 +78,13 @@ class RawLoad(Section, Load):
     clients: tuple[int, ...] = keyed(  # type: ignore[assignment]
         axis(kinds.integer(1, contract.MOST["clients"])), "clients that each have one request at a time; may be a list"
     )
-    search: RawSearch | None = keyed(
-        _SEARCH, "the highest rate whose response times hold, in place of total or duration, and of rate", default=None
-    )
 
     @property
     def loads(self) -> Iterator[Load]:
         """The loads, one for each of its rates and clients."""
         shared = {item.name: getattr(self, item.name) for item in fields(Load)}
-        search = None if self.search is None else self.search.value
         for rate, clients in product(self.rate or (None,), self.clients):
-            yield Load(**{**shared, "rate": rate, "clients": clients, "search": search})
+            yield Load(**{**shared, "rate": rate, "clients": clients})
 
     @property
     def shortest_ns(self) -> int | None:
@@ -187,7 +111,7 @@ class RawLoad(Section, Load):
 
     @rule
     def _objectives_are_below_the_deadline(self) -> None:
-        for item in self.search.value.objectives if self.search is not None else ():
+        for item in self.search.objectives if self.search is not None else ():
             if item.limit_ns >= self.request_timeout_ns:
                 # Whatever takes longer has failed: no answered request could miss it.
                 allowed = f"less than the deadline of each request, {format_duration(self.request_timeout_ns)}"
@@ -722,7 +646,7 @@ class ScenarioSet:
     def search_of(self, scenario: Scenario) -> Location:
         """The place of a scenario's search."""
         loads = self.block_of[scenario.name].load
-        return next(load.search.at for load in loads if load.search and load.search.value == scenario.search)
+        return next((*load.at, "search") for load in loads if load.search == scenario.search)
 
     def entry(self, location: Location, index: int) -> Location:
         """The place of an entry of a list, or of the one that is short for a list."""

@@ -308,7 +308,9 @@ class Load(Record):
     seed: int = keyed(
         kinds.integer(0, SEED_MAX), "what schedule, order of keys and kinds of requests are drawn from", default=0
     )
-    search: Search | None = None
+    search: Search | None = keyed(
+        Search, "the highest rate whose response times hold, in place of total or duration, and of rate", default=None
+    )
 
     def probe(self, rate: Decimal, seed: int = 0) -> Self:
         """The open loop with which a search probes a rate."""

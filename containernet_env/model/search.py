@@ -6,19 +6,24 @@ from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, fields
 from decimal import Decimal
+from itertools import pairwise
 from math import ceil, isqrt, log, sqrt
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from containernet_env.base.units import format_duration, format_number
 from containernet_env.model import kinds
 from containernet_env.model import load_contract as contract
-from containernet_env.model.kinds import Record, keyed, keys_of, record
+from containernet_env.model.kinds import Record, keyed, keys_of, refuse, rule, section
 
 Percentile = Literal["50", "90", "95", "99", "99.9"]
 PERCENTILES: tuple[Percentile, ...] = ("50", "90", "95", "99", "99.9")
 
 BEYOND = 10
 """A percentile with fewer requests beyond it is unreliable; of 1000 requests, p99 has 10 beyond it."""
+LIMIT_MIN_NS, LIMIT_MAX_NS = 1_000, contract.MOST["requestTimeout"] * 10**9
+"""An objective below the first one is met by no network."""
+PROBE_MAX_NS = 1_200 * 10**9
+"""Probes that take a night are a mistake."""
 LOW_PER_S = Decimal(10)
 """The lowest rate unless a file names one. It is probed only where the objective is missed at the rates above it."""
 RATE_MIN, RATE_MAX = Decimal(str(contract.LEAST["rate"])), Decimal(contract.MOST["rate"])
@@ -49,15 +54,27 @@ class Objective:
         return f"p{self.percentile}<={format_duration(self.limit_ns)}"
 
 
-@record
-class Search(Record):
-    """A configured search for the highest rate from ``low`` to ``high`` (requests/s) at which all ``objectives`` hold.
+def _limit(percentile: Percentile) -> Any:
+    meaning = f"the response time that the {percentile}th percentile of a probe may have at most"
+    return keyed(kinds.duration(LIMIT_MIN_NS, LIMIT_MAX_NS), meaning, f"p{percentile}", default=None)
 
-    Each probe takes ``step_ns``, or longer where a percentile needs it. The search ends when neighbouring rates,
-    ``within`` (a ratio) of each other, hold and miss the objectives in ``repeats`` probes each.
+
+@section
+class Search(Record):
+    """The objectives of a search for the highest rate at which all of them hold, and how it is searched.
+
+    Rates are from ``low`` to ``high`` (requests/s). Each probe takes ``step_ns``, or longer where a percentile needs
+    it. The search ends when neighbouring rates, ``within`` (a ratio) of each other, hold and miss the objectives in
+    ``repeats`` probes each.
     """
 
-    objectives: tuple[Objective, ...]
+    SCHEMA: ClassVar = {"anyOf": [{"required": [f"p{percentile}"]} for percentile in PERCENTILES]}
+
+    p50_ns: int | None = _limit("50")
+    p90_ns: int | None = _limit("90")
+    p95_ns: int | None = _limit("95")
+    p99_ns: int | None = _limit("99")
+    p99_9_ns: int | None = _limit("99.9")
     low: Decimal = keyed(
         kinds.decimal(RATE_MIN, RATE_MAX), "the lowest rate that is probed, in requests/s", "from", default=LOW_PER_S
     )
@@ -82,6 +99,44 @@ class Search(Record):
         kinds.integer(3, 20), "how many probes have to agree at each end of the interval", default=REPEATS
     )
 
+    @rule
+    def _has_an_objective(self) -> None:
+        if not self.objectives:
+            refuse("is missing", "a response time for p50, p90, p95, p99 or p99.9, at least one", "p99")
+
+    @rule
+    def _objectives_rise(self) -> None:
+        for one, other in pairwise(self.objectives):
+            if one.limit_ns >= other.limit_ns:
+                allowed = f"less than p{other.percentile}, {format_duration(other.limit_ns)}"
+                refuse(f"follows from p{other.percentile}", allowed, f"p{one.percentile}")
+
+    @rule
+    def _ends_above_its_start(self) -> None:
+        if self.high <= self.low:
+            key, allowed = "to", f"more than from, {format_number(self.low)}"
+            if self.high == HIGH_PER_S:
+                key, allowed = "from", f"less than {format_number(self.high)}"
+            refuse("leaves no rates to search", allowed, key)
+
+    @rule
+    def _lowest_rate_has_enough_requests(self) -> None:
+        if not self.objectives:
+            return
+        samples = self.samples(poisson=False)
+        if samples * 10**9 > self.low * PROBE_MAX_NS:
+            least = Decimal(samples * 10**9) / PROBE_MAX_NS
+            message = f"is too low: p{self.objectives[-1].percentile} needs {samples} requests in each probe"
+            allowed = f"at least {format_number(round(least, 3))}, at which that takes {format_duration(PROBE_MAX_NS)}"
+            refuse(message, allowed, "from")
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """Those that are configured, by rising percentiles."""
+        limits = (self.p50_ns, self.p90_ns, self.p95_ns, self.p99_ns, self.p99_9_ns)
+        pairs = zip(PERCENTILES, limits, strict=True)
+        return tuple(Objective(percentile, limit_ns) for percentile, limit_ns in pairs if limit_ns is not None)
+
     @property
     def text(self) -> str:
         """The objectives as in a row: ``p50<=5ms;p99<=50ms``."""
@@ -90,11 +145,12 @@ class Search(Record):
     @property
     def name(self) -> str:
         """Its part of a scenario's name: ``search-p99-50ms``, and settings that differ from the default."""
-        parts = ["search", *(f"p{item.percentile}-{format_duration(item.limit_ns)}" for item in self.objectives)]
+        parts = ["search"]
         for key in keys_of(Search).values():
             if (value := getattr(self, key.attribute)) != key.default:
                 is_time = key.attribute.endswith("_ns")
-                parts.append(f"{key.name}{format_duration(value) if is_time else format_number(value)}")
+                gap = "-" if key.default is None else ""
+                parts.append(f"{key.name}{gap}{format_duration(value) if is_time else format_number(value)}")
         return "-".join(parts)
 
     @property

@@ -20,7 +20,7 @@ from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import RunFacts, ScenarioOutcome
 from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.model.scenario import ONE_KEY, Scenario, ScheduledScenario, Span
-from containernet_env.model.search import Objective, Probe, Search, SearchResult
+from containernet_env.model.search import Probe, Search, SearchResult
 from containernet_env.model.topology import RttExpectation
 from containernet_env.model.usage import Consumers, Consumption, LinkStatistics, Usage
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, TABLE, row_of
@@ -42,7 +42,7 @@ def outcome(scenario: Scenario, result: Mapping[str, Any] | None = None, **chang
 # --- every column of one outcome whose figures all differ, so that no two derivations can be swapped unseen -----------
 
 PERCENTILES = ("10", "25", "50", "75", "90", "95", "99", "99.9")
-SEARCH = Search((Objective("95", 5_000_000), Objective("99", 50_000_000)), Decimal(10), Decimal(1000))
+SEARCH = Search(p95_ns=5_000_000, p99_ns=50_000_000, low=Decimal(10), high=Decimal(1000))
 PROBE = Probe(1, "repeat", Decimal("251.5"), 6.5, 7, "held", "", (0.004, 0.04))
 
 

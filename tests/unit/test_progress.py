@@ -19,7 +19,7 @@ from containernet_env.model.findings import Effect, Finding
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario, ScheduledScenario
-from containernet_env.model.search import Objective, Search
+from containernet_env.model.search import Search
 from tests.unit.answers import closed_loop
 
 WRITE = Scenario(name="w", type="write", total=10_000, clients=10, conns=2, key_size=8, val_size=256, key_space=10_000)
@@ -85,7 +85,7 @@ def test_a_slowed_scenario_takes_real_time_at_a_rate_in_emulated_time(monkeypatc
 def test_a_search_says_which_probe_is_made_and_how_long_all_of_them_take(
     monkeypatch: pytest.MonkeyPatch, live: bool
 ) -> None:
-    search = Search((Objective("99", 50_000_000),), Decimal(10), Decimal(1000))
+    search = Search(p99_ns=50_000_000, low=Decimal(10), high=Decimal(1000))
     searched = replace(WRITE, name="s", total=None, search=search)
     terminal = Terminal(monkeypatch, planned(searched, 150.0), live=live)
     terminal.scenario_started(planned(searched, 150.0))

@@ -24,7 +24,7 @@ from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import scenarios_text, schema_of
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario, Warmup
-from containernet_env.model.search import MAX_PROBES, Objective, Saturation, Search, Step, Verdict
+from containernet_env.model.search import MAX_PROBES, Saturation, Search, Step, Verdict
 from containernet_env.results.run_directory import scenario_line
 from containernet_env.results.run_files import ScenarioLine
 from containernet_env.runs.load import Answer
@@ -33,7 +33,7 @@ from tests.unit.blocks import mixed, reads, writes
 from tests.unit.blocks import write as written
 from tests.unit.fakes import CONFIG, GOOD, Bench, read, write
 
-P99_50MS = Search((Objective("99", 50_000_000),), Decimal(10), Decimal(100_000))
+P99_50MS = Search(p99_ns=50_000_000, low=Decimal(10), high=Decimal(100_000))
 
 
 pytestmark = pytest.mark.simulated(seeds=1)
@@ -302,7 +302,7 @@ Store = Callable[[Step], Verdict]
 
 
 def search(low: float = 10, high: float = 100_000, **settings: object) -> Search:
-    return Search(P99_50MS.objectives, Decimal(str(low)), Decimal(str(high)), **settings)  # type: ignore[arg-type]
+    return replace(P99_50MS, low=Decimal(str(low)), high=Decimal(str(high)), **settings)  # type: ignore[arg-type]
 
 
 def run(searched: Search, store: Store) -> tuple[Saturation, list[tuple[Step, Verdict]]]:
@@ -460,8 +460,8 @@ def test_an_unfinished_search_says_what_is_known() -> None:
 
 
 def test_each_probe_has_ten_requests_beyond_its_percentile() -> None:
-    for percentile, least in (("50", 20), ("90", 100), ("95", 200), ("99", 1000), ("99.9", 10_000)):
-        searched = Search((Objective(percentile, 10**7),), Decimal(10), Decimal(10_000))  # type: ignore[arg-type]
+    for percentile, least in (("50", 20), ("90", 100), ("95", 200), ("99", 1000), ("99_9", 10_000)):
+        searched = Search(low=Decimal(10), high=Decimal(10_000), **{f"p{percentile}_ns": 10**7})  # type: ignore[arg-type]
         assert searched.samples(poisson=False) == least
         assert least + 4 * least**0.5 <= searched.samples(poisson=True) <= 2 * least
         for rate in searched.rates():
@@ -502,13 +502,14 @@ def test_a_search_needs_no_more_than_an_objective_and_everything_can_be_set_and_
     load = {"search": settings, "arrival": "poisson", "clients": [10, 20], "conns": 10, "warmup": "2s"}
     blocks = [writes(load=SEARCH), writes(load=load, keySpace=77)]
     found, *others = load_scenarios(written(tmp_path, {"scenarios": blocks})).scenarios
-    assert found.search == Search(P99_50MS.objectives, Decimal(10), Decimal(1_000_000), 5 * 10**9, Decimal("0.05"), 6)
+    usual = {"high": Decimal(1_000_000), "step_ns": 5 * 10**9, "within": Decimal("0.05"), "repeats": 6}
+    assert found.search == replace(P99_50MS, **usual)  # type: ignore[arg-type]
     assert (found.total, found.duration_ns, found.rate, found.key_space) == (None, None, None, 10_000)
     assert found.name == "write-leader-search-p99-50ms-100x10-4B-64B"
     name = "search-p50-5ms-p99.9-1s-from50-to2000-step10s-within0.1-repeats3"
     assert [one.name for one in others] == [f"write-leader-{name}-poisson-{n}x10-warm2s-4B-64B-of77" for n in (10, 20)]
-    limits = (Objective("50", 5_000_000), Objective("99.9", 10**9))
-    assert others[0].search == Search(limits, Decimal(50), Decimal(2000), 10**10, Decimal("0.1"), 3)
+    limits = {"p50_ns": 5_000_000, "p99_9_ns": 10**9, "low": Decimal(50), "high": Decimal(2000)}
+    assert others[0].search == Search(**limits, step_ns=10**10, within=Decimal("0.1"), repeats=3)  # type: ignore[arg-type]
     assert others[0].search.text == "p50<=5ms;p99.9<=1s"
 
 
