@@ -443,7 +443,10 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     topology, store = network_of(config), store_of(config)
     if scenario_set is not None and not is_external:
         near = topology.nearest_member(config.client.name)
-        placed = tuple(replace(scenario, nearest=near) for scenario in scenario_set.scenarios)
+        placed = tuple(
+            replace(scenario, nearest=near) if scenario.target == NEAREST else scenario
+            for scenario in scenario_set.scenarios
+        )
         scenario_set = replace(scenario_set, scenarios=placed)
     _check_links(config, topology, options)
     _check_profile(config, options, store)

@@ -59,7 +59,7 @@ def test_hosts_of_a_site_have_its_delay_and_bandwidth_unless_their_own_are_given
     config = read(tmp_path, nodes, sites=sites, rtt={"eu-us": "80ms"}, client={"site": "us", "link_delay": "1ms"})
     found = delays_ms(network_of(config))
     assert (found["etcd1>etcd2"], found["etcd1>etcd3"], found["etcd2>benchmark"]) == (0.5, 47, 41)
-    assert [node.rate_bps for node in config.hosts] == [100 * MBIT, 100 * MBIT, 5 * MBIT, None]
+    assert [node.link.a_to_b.rate_bps for node in config.hosts] == [100 * MBIT, 100 * MBIT, 5 * MBIT, None]
 
 
 def test_a_way_may_be_given_for_each_direction_and_with_what_else_its_link_does(tmp_path: Path) -> None:
