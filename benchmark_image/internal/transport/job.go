@@ -111,16 +111,15 @@ func (s *single) Finished(answer *store.Answer, failure *store.Failure) {
 
 func (s *single) fail(failure *store.Failure) { s.done <- failure }
 
-// ask sends one request and waits for its answer, at most for the timeout.
+// ask sends one request, unless ctx has ended, and waits for its answer, at most for the timeout.
 func (c *conn) ask(ctx context.Context, what store.Request, timeout time.Duration) (answer store.Answer, err error) {
 	one := &single{what: what, done: make(chan *store.Failure, 1)}
 	one.job.task, one.job.call = one, c.loop.protocol.NewCall(one)
-	begun := c.loop.poller.post(func() {
+	if ctx.Err() == nil && !c.loop.poller.post(func() {
 		if !c.submit(&one.job, timeout) {
 			one.done <- c.failure()
 		}
-	})
-	if !begun {
+	}) {
 		return answer, errors.New(c.loop.reason())
 	}
 	var failure *store.Failure

@@ -227,6 +227,20 @@ func TestADeadMemberDoesNotKeepAUserOut(t *testing.T) {
 	})
 }
 
+// TestNoLoginFollowsTheDialTimeout has members that answer none: when the time is over, no other one is sent one.
+func TestNoLoginFollowsTheDialTimeout(t *testing.T) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
+		logins := 0
+		silent := func() string {
+			return w.Serve(etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { logins++; return true }))
+		}
+		_, err := openWith(t, w, rooted("secret"), Options{DialTimeout: 300 * time.Millisecond, Conns: 1,
+			Endpoints: []string{silent(), silent(), silent()}})
+		w.Sleep(time.Second) // what was sent arrives
+		assert.That(t, err != nil && logins == 1, "%d logins were sent: %v", logins, err)
+	})
+}
+
 // TestUsersWhoAreRefusedDuringALoad lose the permission, or their password is changed. TestWorlds renews tokens.
 func TestUsersWhoAreRefusedDuringALoad(t *testing.T) {
 	for want, change := range map[string]func(*etcdtest.Users){
