@@ -74,17 +74,15 @@ func (security security) Secure(ctx context.Context, connection net.Conn, member
 		return nil, store.RefusedError{Err: fmt.Errorf("the member does not agree to speak %s over TLS (ALPN)", wanted[0])}
 	}
 	s.pipe.Conn = nil
-	return s, nil
+	return func(inner store.Conn, opened []byte) store.Conn {
+		return &secured{Conn: inner, session: s, opened: opened}
+	}, nil
 }
 
-// session implements store.Session: TLS on a connection whose handshake is over.
+// session is TLS on a connection whose handshake is over.
 type session struct {
 	tls  *tls.Conn
 	pipe *pipe
-}
-
-func (s *session) Over(inner store.Conn, opened []byte) store.Conn {
-	return &secured{Conn: inner, session: s, opened: opened}
 }
 
 // pipe is what crypto/tls takes for the network: that, during the handshake, and memory from then on.

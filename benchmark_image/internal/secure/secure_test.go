@@ -122,5 +122,5 @@ func inMemory(t *testing.T, version uint16, inner store.Conn) (*secured, *memory
 	over, err := New(own, "h2").Secure(t.Context(), near, "127.0.0.1:1")
 	assert.OK(t, err, <-shaken)
 	between.Conn = member
-	return over.Over(inner, make([]byte, readSize)).(*secured), member
+	return over(inner, make([]byte, readSize)).(*secured), member
 }

@@ -37,13 +37,11 @@ type Security interface {
 	Secure(ctx context.Context, connection net.Conn, member string) (Session, error)
 }
 
-// Session is the security of one connection. It does no input or output of its own.
-type Session interface {
-	// Over is a protocol's connection as it is fed with what was read from the network, and leaves behind what is to be
-	// written there. opened is room for what inner is fed with, which all connections of a goroutine may share. Feed
-	// must be called once with nothing, for what the member has sent right behind the agreement.
-	Over(inner Conn, opened []byte) Conn
-}
+// Session is the security of one connection: it makes of a protocol's connection one that is fed with what was read
+// from the network, and leaves behind what is to be written there. It does no input or output of its own. opened is room
+// for what inner is fed with, which all connections of a goroutine may share. Feed must be called once with nothing, for
+// what the member has sent right behind the agreement.
+type Session func(inner Conn, opened []byte) Conn
 
 // RefusedError is what Security says of a member or a member of us, and not of the way between.
 type RefusedError struct{ Err error }

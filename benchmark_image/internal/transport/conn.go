@@ -38,6 +38,7 @@ const (
 // block belong to the loop's goroutine.
 type conn struct {
 	member    string
+	address   netip.AddrPort // of the member; the zero value: a name must be looked up
 	lastError atomic.Pointer[error]
 	isReady   atomic.Bool
 	accepted  atomic.Bool   // TCP's part is done
@@ -71,15 +72,19 @@ type link struct {
 }
 
 func (l *loop) newConn(member string) *conn {
-	return &conn{member: member, loop: l, opened: make(chan struct{}), waiting: list{which: inQueue}}
+	c := &conn{member: member, loop: l, opened: make(chan struct{}), waiting: list{which: inQueue}}
+	if address, err := netip.ParseAddrPort(member); err == nil && address.Addr().Zone() == "" {
+		c.address = netip.AddrPortFrom(address.Addr().Unmap(), address.Port())
+	}
+	return c
 }
 
 // connect starts an attempt: by the loop itself, or where a name must be looked up or TLS's handshake be held, beside
 // it.
 func (c *conn) connect() {
 	l := c.loop
-	if address, err := netip.ParseAddrPort(c.member); err == nil && address.Addr().Zone() == "" && l.handshakes == nil {
-		l.toOpen = append(l.toOpen, opening{c, netip.AddrPortFrom(address.Addr().Unmap(), address.Port())})
+	if c.address.IsValid() && l.handshakes == nil {
+		l.toOpen = append(l.toOpen, c)
 		return
 	}
 	go func() {
@@ -137,7 +142,7 @@ func (c *conn) adopt(fd int, session store.Session, start time.Duration) *link {
 	l := c.loop
 	k := &link{fd: fd, conn: c, protocol: l.protocol.NewConn(c.member), readyBy: start + l.options.attempt()}
 	if session != nil {
-		k.protocol = session.Over(k.protocol, l.opened)
+		k.protocol = session(k.protocol, l.opened)
 	}
 	if err := l.addLink(k); err != nil {
 		l.world.Close(fd)
@@ -209,7 +214,8 @@ func (c *conn) submit(j *job, timeout time.Duration) bool {
 		return false
 	}
 	j.renewed = false
-	c.loop.schedule(j, timeout)
+	j.deadline = c.loop.now() + timeout
+	c.loop.await(j)
 	c.take(j)
 	return true
 }
@@ -315,12 +321,6 @@ func (c *conn) wait(ctx context.Context, refused <-chan struct{}) error {
 	return fmt.Errorf("%s: %w", c.member, reason)
 }
 
-// opening is a connection that the loop is to open.
-type opening struct {
-	conn    *conn
-	address netip.AddrPort
-}
-
 // opensAtOnce is how many connections the loop opens before it looks at the others: a member whose queue of new
 // connections is full lets later ones wait for a second.
 const opensAtOnce = 64
@@ -329,14 +329,14 @@ const opensAtOnce = 64
 // socket and twice as many system calls for each.
 func (l *loop) open() {
 	now := min(len(l.toOpen), opensAtOnce)
-	for _, o := range l.toOpen[:now] {
+	for _, c := range l.toOpen[:now] {
 		start := l.now()
-		fd, err := l.connect(o)
+		fd, err := l.connect(c)
 		if err != nil {
-			o.conn.attemptFailed(err)
+			c.attemptFailed(err)
 			continue
 		}
-		k := o.conn.adopt(fd, nil, start)
+		k := c.adopt(fd, nil, start)
 		if k == nil {
 			continue
 		}
@@ -348,13 +348,13 @@ func (l *loop) open() {
 }
 
 // connect gives a socket that is being connected.
-func (l *loop) connect(o opening) (fd int, err error) {
+func (l *loop) connect(c *conn) (fd int, err error) {
 	if l.options.Permit != nil {
-		if err := l.options.Permit(o.conn.member, o.address); err != nil {
+		if err := l.options.Permit(c.member, c.address); err != nil {
 			return -1, err
 		}
 	}
-	return l.world.Connect(o.address, l.silenceMs)
+	return l.world.Connect(c.address, l.silenceMs)
 }
 
 // begin writes the protocol's first output, which shows whether the socket is connected.

@@ -25,24 +25,14 @@ type drive struct {
 	downSince time.Duration // when no connection was ready any more; 0: one is, or has answered since
 }
 
-// state is what a client does.
-type state uint8
-
-const (
-	busy   state = iota // its request is under way
-	idle                // the start of its next request is yet to come
-	paused              // its connection is lost
-	over
-)
-
 // client is one of the clients of a load.
 type client struct {
 	job     job
 	drive   *drive
 	number  int
-	state   state
-	current *load.Request
-	wrong   error // what is wrong with the keys and values of the answer
+	current *load.Request // under way; nil: there is none
+	paused  bool          // its connection is lost
+	wrong   error         // what is wrong with the keys and values of the answer
 }
 
 func newDrive(t *Transport, clients int, run *load.Run) *drive {
@@ -76,14 +66,14 @@ func (d *drive) abandon(l *loop) {
 	d.over = true
 	for i := range d.clients {
 		c := &d.clients[i]
-		if c.state == busy && c.current != nil {
+		if c.current != nil {
 			err := load.ErrNotSent
 			if l.withdraw(&c.job) {
 				err = load.ErrAbandoned
 			}
 			d.run.Done(c.current, 0, err)
 		}
-		c.state = over
+		c.paused = false
 	}
 	d.end(l)
 }
@@ -152,17 +142,15 @@ func (c *client) record(failure *store.Failure) {
 func (c *client) next() {
 	d := c.drive
 	for {
-		c.state, c.current = busy, nil
+		c.paused, c.current = false, nil
 		request, more := d.run.Ask(c.number)
 		switch {
 		case !more:
-			c.state = over
 			if d.live--; d.live == 0 && !d.over {
 				d.end(d.transport.loop)
 			}
 			return
-		case request == nil:
-			c.state = idle
+		case request == nil: // its start is yet to come
 			return
 		}
 		c.current = request
@@ -185,9 +173,9 @@ func (c *client) pause() bool {
 	if !conn.failing || d.transport.inTurn() && conn.loop.readyConns > 0 {
 		return false
 	}
-	c.state, c.current = paused, nil
+	c.paused, c.current = true, nil
 	conn.loop.after(pauseAfterLoss, func() {
-		if c.state == paused {
+		if c.paused {
 			c.next()
 		}
 	})
@@ -216,7 +204,7 @@ func (l *loop) resume(c *conn) {
 	}
 	inTurn := l.drive.transport.inTurn()
 	for i := range l.drive.clients {
-		if p := &l.drive.clients[i]; p.state == paused && (p.job.conn == c || inTurn) {
+		if p := &l.drive.clients[i]; p.paused && (p.job.conn == c || inTurn) {
 			p.next()
 		}
 		if l.drive == nil {

@@ -54,7 +54,7 @@ type loop struct {
 	generation int32
 	dirty      []*link
 	again      []*link
-	toOpen     []opening
+	toOpen     []*conn
 	expected   []*link       // in the order of readyBy; some are ready or lost already
 	waiting    []*link       // whose output waits, or did when the list was looked through last
 	releases   int           // how often it was, and 1
@@ -121,7 +121,7 @@ func (l *loop) run() {
 			l.lose(k, io.EOF)
 		}
 	}
-	for _, f := range l.poller.refuse() {
+	for _, f := range l.poller.take(true) {
 		f() // a socket that was dialed must be closed
 	}
 	for _, k := range l.links {
@@ -204,7 +204,7 @@ func (l *loop) handle(event *unix.EpollEvent) {
 		l.poller.armed = 0
 		return
 	case world.WakeToken:
-		for _, f := range l.poller.take() {
+		for _, f := range l.poller.take(false) {
 			f()
 		}
 		return
@@ -366,13 +366,7 @@ func (l *loop) lose(k *link, err error) {
 	k.protocol.Lost(err.Error())
 }
 
-// schedule gives a job a deadline. Nearly all have the same timeout, so it mostly goes to the end.
-func (l *loop) schedule(j *job, timeout time.Duration) {
-	j.deadline = l.now() + timeout
-	l.await(j)
-}
-
-// await puts a job where its deadline belongs.
+// await puts a job where its deadline belongs. Nearly all have the same timeout, so that mostly is the end.
 func (l *loop) await(j *job) {
 	before := l.deadlines.last
 	for before != nil && before.deadline > j.deadline {
@@ -502,19 +496,11 @@ func (p *poller) post(f func()) bool {
 	return true
 }
 
-func (p *poller) take() (posted []func()) {
+// take gives what was posted. last: post returns false from now on.
+func (p *poller) take(last bool) (posted []func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	posted, p.posted = p.posted, nil
-	return posted
-}
-
-// refuse makes post return false from now on, and gives what was posted before.
-func (p *poller) refuse() []func() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	posted := p.posted
-	p.posted, p.closed = nil, true
+	posted, p.posted, p.closed = p.posted, nil, last
 	return posted
 }
 

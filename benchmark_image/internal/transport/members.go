@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -228,19 +229,11 @@ func findLeader(ctx context.Context, probes []*conn, patient bool) (seat, error)
 		if leader, found := e.seat(l.now()); found && e.settled(l.now()) {
 			return leader, nil
 		}
-		if !patient && e.leader == 0 && len(heard) >= ready(probes) {
+		unheard := func(c *conn) bool { return c.isReady.Load() && !heard[c] }
+		if !patient && e.leader == 0 && !slices.ContainsFunc(probes, unheard) {
 			return seat{}, problem
 		}
 	}
-}
-
-func ready(connections []*conn) (n int) {
-	for _, c := range connections {
-		if c.isReady.Load() {
-			n++
-		}
-	}
-	return n
 }
 
 // LeaderChanges lists the moves of the load, in order. It must not be called while Drive runs.
@@ -404,8 +397,7 @@ func (l *loop) atDeposed(since time.Duration) iter.Seq[*client] {
 	return func(yield func(*client) bool) {
 		for i := 0; l.drive != nil && i < len(l.drive.clients); i++ {
 			c := &l.drive.clients[i]
-			if c.state == busy && c.current != nil && c.job.conn.deposed != 0 && l.now()-c.job.conn.deposed >= since &&
-				!yield(c) {
+			if c.current != nil && c.job.conn.deposed != 0 && l.now()-c.job.conn.deposed >= since && !yield(c) {
 				return
 			}
 		}
@@ -436,7 +428,7 @@ func login(ctx context.Context, protocol store.Protocol, o *Options) error {
 	}
 	defer i.close()
 	problem := errors.New("no member could be reached to log in")
-	for {
+	for ctx.Err() == nil {
 		for _, c := range i.probes {
 			if !c.isReady.Load() {
 				continue
@@ -453,10 +445,8 @@ func login(ctx context.Context, protocol store.Protocol, o *Options) error {
 		if err := i.refusedBy(); err != nil {
 			return err
 		}
-		if ctx.Err() != nil {
-			return problem
-		}
 	}
+	return problem
 }
 
 // isPassing tells whether a request that failed so may succeed at another member, or later.
