@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/history"
@@ -34,15 +33,14 @@ func violated(t *testing.T) string {
 	file, err := os.Create(path)
 	assert.OK(t, err)
 	defer file.Close()
-	w := history.NewWriter(file, "p/", 1)
-	start := time.Unix(1_700_000_000, 0)
+	w := history.NewWriter(file, 0, "p/", 1)
 	for i, o := range []history.Operation{
 		{Op: history.Put, Value: keys.ID{Run: 1, Number: 1}, Revision: 10},
 		{Op: history.Put, Value: keys.ID{Run: 1, Number: 2}, Revision: 11},
 		{Op: history.Get, Content: history.Written, Value: keys.ID{Run: 1, Number: 1}, ModRevision: 10, Revision: 11},
 	} {
 		o.Invoked, o.Completed, o.Member = int64(10*i), int64(10*i+5), 1
-		w.Add(history.Entry{Operation: o, Start: start})
+		w.Add(history.Entry{Operation: o})
 	}
 	_, problem := w.Close()
 	assert.OK(t, problem)

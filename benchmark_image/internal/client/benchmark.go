@@ -115,7 +115,7 @@ func (b *benchmark) options(ctx context.Context) (options load.Options, total in
 		options.Pacer = load.Pacer{Schedule: starts, Total: math.MaxInt, Duration: s.Duration}
 		return options, 0
 	}
-	loop := load.NewOpenLoop(starts, s.Total, s.Duration, math.MaxInt)
+	loop := load.NewOpenLoop(starts, s.Total, s.Duration)
 	options.Pacer = loop
 	return options, loop.Total
 }
@@ -145,7 +145,7 @@ func closedLoop(total int, duration time.Duration) load.Pacer {
 // warmup is the first part of an open loop's schedule.
 func warmup(s *spec.Spec, starts load.Schedule) *load.Warmup {
 	if s.WarmupDuration > 0 {
-		loop := load.NewOpenLoop(starts, 0, s.WarmupDuration, math.MaxInt)
+		loop := load.NewOpenLoop(starts, 0, s.WarmupDuration)
 		return &load.Warmup{Pacer: loop, Requests: loop.Total, Length: s.WarmupDuration}
 	}
 	loop := load.Pacer{Schedule: starts, Total: s.WarmupRequests}

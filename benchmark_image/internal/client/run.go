@@ -130,7 +130,7 @@ func (b *benchmark) keepHistory(path string) (end func() (history.Footer, error)
 	if err != nil {
 		return nil, fmt.Errorf("keep a history: %w", err)
 	}
-	b.history = history.NewWriter(file, b.spec.Prefix, b.spec.KeySize)
+	b.history = history.NewWriter(file, b.world.Now(), b.spec.Prefix, b.spec.KeySize)
 	return func() (history.Footer, error) {
 		footer, err := b.history.Close()
 		return footer, errors.Join(err, file.Close())

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"containernet-env/benchmark_image/internal/keys"
 )
 
@@ -145,16 +143,15 @@ const (
 	maxBatches = 256
 )
 
-// Entry is an operation as it is recorded: nothing is formatted yet.
+// Entry is an operation as it is recorded: nothing is formatted yet. Its times are still those of CLOCK_MONOTONIC.
 type Entry struct {
 	Operation
 	KeyNumber uint64
-	Start     time.Time // Invoked and Completed count from here
 }
 
 // Writer writes a history from a goroutine of its own. Add never waits for it.
 type Writer struct {
-	epoch   time.Time
+	header  Header
 	keySize int
 	full    chan []Entry
 	free    chan []Entry
@@ -167,19 +164,13 @@ type Writer struct {
 	lost  int
 }
 
-// NewWriter begins a history of generated keys of the given prefix and size.
-func NewWriter(to io.Writer, prefix string, keySize int) *Writer {
+// NewWriter begins a history of generated keys of the given prefix and size, at a time of CLOCK_MONOTONIC.
+func NewWriter(to io.Writer, began time.Duration, prefix string, keySize int) *Writer {
 	w := &Writer{
-		epoch: time.Now(), keySize: keySize, batch: make([]Entry, 0, batchSize),
+		header: Header{Version, int64(began), prefix}, keySize: keySize, batch: make([]Entry, 0, batchSize),
 		full: make(chan []Entry, maxBatches), free: make(chan []Entry, maxBatches),
 	}
-	var now unix.Timespec
-	header := Header{Version: Version, Prefix: prefix}
-	// It fails for no clock that exists.
-	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) == nil {
-		header.BeganNs = now.Nano()
-	}
-	w.over.Go(func() { w.err = w.write(to, header) })
+	w.over.Go(func() { w.err = w.write(to) })
 	return w
 }
 
@@ -231,17 +222,16 @@ func newGzip(to io.Writer) *gzip.Writer {
 	return packed
 }
 
-func (w *Writer) write(to io.Writer, header Header) error {
+func (w *Writer) write(to io.Writer) error {
 	packed := newGzip(to)
 	lines := json.NewEncoder(packed)
-	failed := lines.Encode(header)
+	failed := lines.Encode(w.header)
 	var text, key []byte
 	for batch := range w.full {
 		text = text[:0]
 		for i := range batch {
 			e := &batch[i]
-			offset := int64(e.Start.Sub(w.epoch))
-			e.Invoked, e.Completed = e.Invoked+offset, e.Completed+offset
+			e.Invoked, e.Completed = e.Invoked-w.header.BeganNs, e.Completed-w.header.BeganNs
 			key = keys.Append(key[:0], e.KeyNumber, w.keySize)
 			e.Key = string(key)
 			text = e.append(text)

@@ -27,9 +27,9 @@ var someOperations = []Operation{
 
 func written(t *testing.T, to io.Writer, operations []Operation) Footer {
 	t.Helper()
-	w := NewWriter(to, "p/", 4)
+	w := NewWriter(to, -time.Second, "p/", 4)
 	for i, o := range operations {
-		w.Add(Entry{Operation: o, KeyNumber: uint64(i), Start: w.epoch.Add(time.Second)})
+		w.Add(Entry{Operation: o, KeyNumber: uint64(i)})
 	}
 	footer, err := w.Close()
 	assert.OK(t, err)
@@ -50,7 +50,7 @@ func TestAHistoryIsReadAsItWasWritten(t *testing.T) {
 		want = append(want, o)
 	}
 	header, err := Read(&file, func(o Operation) { got = append(got, o) })
-	assert.That(t, err == nil && reflect.DeepEqual(got, want) && header.Prefix == "p/" && header.BeganNs != 0,
+	assert.That(t, err == nil && reflect.DeepEqual(got, want) && header.Prefix == "p/" && header.BeganNs == -1e9,
 		"%+v, %v\n%+v\nwant\n%+v", header, err, got, want)
 }
 
@@ -64,10 +64,10 @@ func TestAHistoryThatLacksOperationsIsRefused(t *testing.T) {
 		assert.That(t, errors.Is(err, ErrIncomplete), "%d of %d bytes: %v", end, len(whole), err)
 	}
 	reader, writer := io.Pipe()
-	w := NewWriter(writer, "", 8)
+	w := NewWriter(writer, 0, "", 8)
 	const many = (maxBatches + 5) * batchSize // the writer holds one, and one is being filled
 	for range many {
-		w.Add(Entry{Operation: Operation{Op: Put, Value: keys.ID{Run: 1}}, Start: w.epoch})
+		w.Add(Entry{Operation: Operation{Op: Put, Value: keys.ID{Run: 1}}})
 	}
 	closed := make(chan Footer, 1)
 	go func() {
@@ -129,8 +129,8 @@ func packed(t *testing.T, text string) io.Reader {
 // BenchmarkAdd is what an operation costs, the writer's part included.
 func BenchmarkAdd(b *testing.B) {
 	var size counter
-	w := NewWriter(&size, "p/", 8)
-	e := Entry{Start: w.epoch, Operation: Operation{Op: Put, Member: 1 << 60, Value: keys.ID{Run: 1 << 30}}}
+	w := NewWriter(&size, 0, "p/", 8)
+	e := Entry{Operation: Operation{Op: Put, Member: 1 << 60, Value: keys.ID{Run: 1 << 30}}}
 	i := 0
 	for b.Loop() {
 		i++

@@ -16,7 +16,7 @@ func TestAMemberThatStallsKeepsItsOwnRequestsOnly(t *testing.T) {
 	for _, clients := range []int{members, 31} {
 		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			o := options(total, clients).in(w)
-			o.Members, o.Pacer = members, NewOpenLoop(Constant(rate), total, 0, total)
+			o.Members, o.Pacer = members, NewOpenLoop(Constant(rate), total, 0)
 			begin := w.Now()
 			var sent [total]int
 			NewRun(o).Attack(t.Context(), fake(func(_ context.Context, client int, r *Request) (int64, error) {
@@ -32,7 +32,7 @@ func TestAMemberThatStallsKeepsItsOwnRequestsOnly(t *testing.T) {
 				if start := Constant(rate).Start(i); i%members == stalled && start >= from && start < to {
 					want = to - start
 				}
-				assert.Must(t, sent[i] == 1 && record.OK() && record.Start == Constant(rate).Start(i) &&
+				assert.Must(t, sent[i] == 1 && record.Outcome == OK && record.Start == Constant(rate).Start(i) &&
 					record.Latency()-want <= 1 && record.Latency() >= want && record.Own == record.Waited,
 					"%d clients: request %d was sent %d times and took %v, expected %v: %+v", clients, i, sent[i],
 					record.Latency(), want, record)
@@ -59,7 +59,7 @@ func TestAClientThatIsWokenTooLateSendsNothing(t *testing.T) {
 		request, more = run.Ask(0)
 		return run, request, more
 	}
-	measured := Options{Pacer: NewOpenLoop(starts, 0, length, 10)}
+	measured := Options{Pacer: NewOpenLoop(starts, 0, length)}
 	for _, c := range []struct {
 		name  string
 		o     Options
@@ -69,7 +69,7 @@ func TestAClientThatIsWokenTooLateSendsNothing(t *testing.T) {
 		{"too late", measured, starts.Start(1) + LateAfter + 1, false},
 		{"as late as usual", measured, starts.Start(1) + LateAfter, true},
 		{"before the end", measured, length - 1, true},
-		{"without a duration", Options{Pacer: NewOpenLoop(starts, 2, 0, 10)}, time.Minute, true},
+		{"without a duration", Options{Pacer: NewOpenLoop(starts, 2, 0)}, time.Minute, true},
 	} {
 		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			_, request, more := woken(w, c.o, c.after)
@@ -78,8 +78,8 @@ func TestAClientThatIsWokenTooLateSendsNothing(t *testing.T) {
 		})
 	}
 	warm := Options{
-		Warmup: &Warmup{Pacer: NewOpenLoop(starts, 0, length, 10), Requests: 2, Length: length},
-		Pacer:  NewOpenLoop(From{starts, 2, length}, 5, 0, 10),
+		Warmup: &Warmup{Pacer: NewOpenLoop(starts, 0, length), Requests: 2, Length: length},
+		Pacer:  NewOpenLoop(From{starts, 2, length}, 5, 0),
 	}
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		run, request, more := woken(w, warm, length+LateAfter)

@@ -67,17 +67,8 @@ type Record struct {
 	Own bool
 }
 
-// newRecord makes the record of a request of the measurement that began at begin; both it and end are since the start
-// of the run.
-func newRecord(r *Request, begin, end time.Duration, outcome Outcome, code store.Code) Record {
-	return Record{r.start - begin, r.actual - r.start, max(end-r.actual, 1), r.Kind, outcome, code, r.waited, r.own}
-}
-
 // Done tells whether the request has an outcome of its own: it was sent, and not cut off by the end of the run.
 func (r Record) Done() bool { return r.Outcome != NotSent && r.Outcome != Abandoned }
-
-// OK tells whether the request succeeded.
-func (r Record) OK() bool { return r.Outcome == OK }
 
 // Latency is the response time: from the intended start to the outcome.
 func (r Record) Latency() time.Duration { return r.Lag + r.Service }
@@ -119,16 +110,6 @@ func (t *tally) add(err error) {
 		text = otherErrors
 	}
 	t.byText[text]++
-}
-
-// counts must not be called before the transport has returned.
-func (t *tally) counts() map[string]int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.byText == nil {
-		return map[string]int{}
-	}
-	return t.byText
 }
 
 // streak counts the failures of one kind of requests since its last success. Only failures, and the success that ends

@@ -27,10 +27,10 @@ type Pacer struct {
 }
 
 // NewOpenLoop makes an open loop of total requests, or, if duration is not zero, of as many as start before the
-// duration has passed, at most limit.
-func NewOpenLoop(schedule Schedule, total int, duration time.Duration, limit int) Pacer {
+// duration has passed.
+func NewOpenLoop(schedule Schedule, total int, duration time.Duration) Pacer {
 	if duration > 0 {
-		total = min(schedule.Due(duration-1), limit)
+		total = schedule.Due(duration - 1)
 	}
 	return Pacer{schedule, total, duration}
 }

@@ -84,9 +84,6 @@ func (p *plan) claim(client int, elapsed func() time.Duration) (number int, star
 	return number, start + p.begin, more
 }
 
-// isWarmup tells whether a request that was claimed is one of the warm-up.
-func (p *plan) isWarmup(number int) bool { return p.warming.Load() || number < p.first }
-
 // measuring tells whether the measurement has begun, and when it did.
 func (p *plan) measuring(now time.Duration) (since time.Duration, begun bool) {
 	if p.warming.Load() {

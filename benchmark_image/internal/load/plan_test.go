@@ -24,7 +24,7 @@ func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 		"closed": {Warmup: &Warmup{Pacer: Pacer{Total: warm}}, Pacer: Pacer{Total: total}},
 		"open": {
 			Warmup: &Warmup{Pacer: Pacer{Schedule: starts, Total: warm}, Requests: warm, Length: starts.Start(warm)},
-			Pacer:  NewOpenLoop(From{starts, warm, starts.Start(warm)}, total, 0, total),
+			Pacer:  NewOpenLoop(From{starts, warm, starts.Start(warm)}, total, 0),
 		},
 	} {
 		o.Sink, o.Clients = new(kept), 4
@@ -62,7 +62,7 @@ func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 			[]int{warm + total, total, warm, 10, 10, total, 10}, "%s: keys, records, the first, failed, progress", name)
 		assert.That(t, result.Measured && result.Reason == "" && result.Took < time.Second, "%s: %+v", name, result)
 		for i, record := range o.records() {
-			assert.That(t, record.Done() && record.OK() != (i%10 == 3) && record.Start >= 0 &&
+			assert.That(t, record.Done() && (record.Outcome == OK) != (i%10 == 3) && record.Start >= 0 &&
 				record.End() <= result.Took && (name != "open" || record.Start == starts.Start(i)),
 				"%s: record %d is %+v, the run took %v", name, i, record, result.Took)
 		}
@@ -77,12 +77,12 @@ func TestAWarmupOfADuration(t *testing.T) {
 	const ms = time.Millisecond
 	const length = 60 * ms
 	for name, schedule := range schedules(1000) {
-		loop := NewOpenLoop(schedule, 0, length, 1000)
+		loop := NewOpenLoop(schedule, 0, length)
 		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			o := options(50, 6).in(w)
 			o.Members = 3
 			o.Warmup = &Warmup{Pacer: loop, Requests: loop.Total, Length: length}
-			o.Pacer = NewOpenLoop(From{schedule, loop.Total, length}, 50, 0, 50)
+			o.Pacer = NewOpenLoop(From{schedule, loop.Total, length}, 50, 0)
 			warm := 0
 			result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, client int, r *Request) (int64, error) {
 				if r.Number < loop.Total {
@@ -98,7 +98,7 @@ func TestAWarmupOfADuration(t *testing.T) {
 				"%s: sent and right in the warm-up, due, the first", name)
 			assert.Equal(t, result.Warmup.Took, length, "%s: length of the warm-up", name)
 			for i, record := range o.records() {
-				assert.That(t, record.OK() && record.Start == schedule.Start(loop.Total+i)-length, "%s: record %d is %+v",
+				assert.That(t, record.Outcome == OK && record.Start == schedule.Start(loop.Total+i)-length, "%s: record %d is %+v",
 					name, i, record)
 			}
 		})
@@ -111,7 +111,7 @@ func TestAWarmupOfADuration(t *testing.T) {
 			w.Await(ms)
 			return 0, nil
 		}))
-		right := slices.DeleteFunc(o.records(), func(r Record) bool { return !r.OK() })
+		right := slices.DeleteFunc(o.records(), func(r Record) bool { return r.Outcome != OK })
 		assert.Equal(t, []int{result.Warmup.OK, result.First, len(right)}, []int{180, 180, 180},
 			"right in the warm-up, the first, right after it")
 		assert.Equal(t, [2]time.Duration{result.Warmup.Took, result.Took}, [2]time.Duration{length, length}, "lengths")
@@ -124,7 +124,7 @@ func TestARunThatIsEndedDuringItsWarmup(t *testing.T) {
 		"closed": {Warmup: &Warmup{Pacer: Pacer{Total: 100}}, Pacer: Pacer{Total: 10}},
 		"open": {
 			Warmup: &Warmup{Pacer: Pacer{Schedule: Constant(1), Total: 100}, Requests: 100, Length: 100 * time.Second},
-			Pacer:  NewOpenLoop(From{Constant(1), 100, 100 * time.Second}, 10, 0, 10),
+			Pacer:  NewOpenLoop(From{Constant(1), 100, 100 * time.Second}, 10, 0),
 		},
 	} {
 		o.Sink, o.Clients, o.Targeter = new(kept), 1, options(10, 1).Targeter

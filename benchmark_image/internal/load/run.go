@@ -31,15 +31,6 @@ type Options struct {
 	World    world.World     // nil: the real one
 }
 
-// lanes is into how many lanes an open loop is divided. Each member has clients of its own, so that one that stalls
-// keeps no client from the others, unless there are fewer clients than members.
-func (o *Options) lanes() int {
-	if o.Clients < o.Members {
-		return 1
-	}
-	return max(o.Members, 1)
-}
-
 // Run is a load under way. Ask and Done are for transports; Progress and Stop may be called at any time.
 type Run struct {
 	options Options
@@ -111,13 +102,18 @@ func NewRun(options Options) *Run {
 	if options.World == nil {
 		options.World = world.Real()
 	}
+	options.Members = max(options.Members, 1)
 	r := &Run{
 		options: options,
 		world:   options.World,
 		slots:   make([]slot, options.Clients),
 	}
-	r.lanes.init(options.lanes())
-	r.plan.init(options.Warmup, options.Pacer, max(options.Members, 1), options.Clients)
+	// Each member has clients of its own, so that one that stalls keeps no client from the others, unless there are fewer
+	// clients than members.
+	if r.lanes.init(options.Members); options.Clients < options.Members {
+		r.lanes.init(1)
+	}
+	r.plan.init(options.Warmup, options.Pacer, options.Members, options.Clients)
 	r.quit, r.stop = context.WithCancel(context.Background())
 	r.clock = r.elapsed
 	return r
@@ -178,7 +174,7 @@ func (r *Run) result(ended time.Duration, after account) Result {
 		ended = r.lastEnd // what is left of the warm-up may take longer
 	}
 	result.First, result.Took = r.plan.first, ended-begin
-	result.Failed, result.Empty, result.Errors = int(r.failed.Load()), int(r.empty.Load()), r.tally.counts()
+	result.Failed, result.Empty, result.Errors = int(r.failed.Load()), int(r.empty.Load()), r.tally.byText
 	result.Second = int(r.second.Load())
 	result.Pauses = r.paused
 	result.CPU, result.Delay = after.Since(r.before.Processor)
@@ -302,7 +298,7 @@ func (r *Run) Ask(client int) (request *Request, more bool) {
 		}
 		request.Number, request.start, request.actual = number, start, start
 	}
-	request.warmup = r.plan.isWarmup(request.Number)
+	request.warmup = r.plan.warming.Load() || request.Number < r.plan.first
 	r.options.Targeter.Target(request)
 	if request.waited {
 		s.claimed = true
@@ -390,7 +386,10 @@ func (r *Run) add(request *Request, outcome Outcome, code store.Code) (end time.
 	}
 	end = r.elapsed() // within the lock, so that outcomes are in order
 	r.lastEnd = end
-	r.options.Sink.Add(request.Number-r.plan.first, newRecord(request, r.plan.begin, end, outcome, code))
+	r.options.Sink.Add(request.Number-r.plan.first, Record{
+		Start: request.start - r.plan.begin, Lag: request.actual - request.start, Service: max(end-request.actual, 1),
+		Kind: request.Kind, Outcome: outcome, Code: code, Waited: request.waited, Own: request.own,
+	})
 	return end
 }
 
@@ -463,9 +462,9 @@ func (r *Run) remember(request *Request, end time.Duration, err error) {
 	if to == nil {
 		return
 	}
-	e := history.Entry{KeyNumber: request.keyNumber, Start: r.epoch}
+	e, began := history.Entry{KeyNumber: request.keyNumber}, r.began.Load()
 	o := &e.Operation
-	o.Client, o.Invoked, o.Completed = request.client, int64(request.actual), int64(end)
+	o.Client, o.Invoked, o.Completed = request.client, began+int64(request.actual), began+int64(end)
 	o.Revision, o.Member = request.revision, request.member
 	switch {
 	case request.Kind != Range:

@@ -188,8 +188,8 @@ func (nothing) Add(int, Record) {}
 func BenchmarkNextAndDone(b *testing.B) {
 	const total = 100_000_000
 	for name, pacer := range map[string]Pacer{
-		"closed": {Total: total}, "open": NewOpenLoop(Constant(1e9), total, 0, total),
-		"poisson": NewOpenLoop(NewPoisson(1e9, keys.NewDraw(1, keys.StreamArrival).At), total, 0, total),
+		"closed": {Total: total}, "open": NewOpenLoop(Constant(1e9), total, 0),
+		"poisson": NewOpenLoop(NewPoisson(1e9, keys.NewDraw(1, keys.StreamArrival).At), total, 0),
 	} {
 		b.Run(name, func(b *testing.B) {
 			o := options(total, 1)

@@ -50,7 +50,7 @@ func recorded(records []load.Record, plan Plan) *Recorder {
 // sortedOf gives some latencies of the requests that succeeded, ascending.
 func sortedOf(records []load.Record, latency func(load.Record) time.Duration) (sorted []time.Duration) {
 	for _, record := range records {
-		if record.OK() {
+		if record.Outcome == load.OK {
 			sorted = append(sorted, latency(record))
 		}
 	}

@@ -272,7 +272,7 @@ func (c misbehaviour) check(t *testing.T, w *worldtest.World, protocol store.Pro
 	ok, wanted, others, matching := 0, 0, 0, 0
 	for _, record := range records(o) {
 		switch {
-		case record.OK():
+		case record.Outcome == load.OK:
 			ok++
 		case !record.Done():
 		case (record.Outcome == c.outcome || c.outcome == load.NotSent) && record.Code.String() == code:

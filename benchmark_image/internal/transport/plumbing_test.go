@@ -78,7 +78,7 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 		assert.OK(t, err)
 		reads, open := puts(nil, total, 40), puts(nil, total, 40)
 		reads.Targeter = &load.Reads{KeySize: 1, Order: order, Verify: value}
-		open.Pacer = load.NewOpenLoop(load.Constant(100_000), total, 0, total)
+		open.Pacer = load.NewOpenLoop(load.Constant(100_000), total, 0)
 		for i, o := range []load.Options{puts(nil, total, 40), puts(nil, total, 40), reads, open} {
 			run := load.NewRun(o)
 			var before, after runtime.MemStats

@@ -328,7 +328,7 @@ func TestTheLeaderMovesAway(t *testing.T) {
 		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true,
 			DialTimeout: 300 * time.Millisecond})
 		o := puts(w, 1_000_000, 4)
-		o.Pacer = load.NewOpenLoop(load.Constant(500), 1_000_000, 0, 1_000_000)
+		o.Pacer = load.NewOpenLoop(load.Constant(500), 1_000_000, 0)
 		_, end := begin(t, o, transport)
 		for _, leader := range []uint64{3, 2} {
 			cluster.Elect(leader)
@@ -373,7 +373,7 @@ func TestALoopThatHasTooMuchToDoReportsIt(t *testing.T) {
 		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints(), Conns: 4})
 		o := puts(w, 300, 100)
 		o.Targeter = busyTargeter{o.Targeter, w, 4 * time.Millisecond}
-		o.Pacer = load.NewOpenLoop(load.Constant(1000), 300, 0, 300)
+		o.Pacer = load.NewOpenLoop(load.Constant(1000), 300, 0)
 		load.NewRun(o).Attack(t.Context(), transport)
 		late := slices.DeleteFunc(records(o), func(r load.Record) bool { return !r.Late() })
 		own := slices.DeleteFunc(slices.Clone(late), func(r load.Record) bool { return !r.Own })
@@ -484,7 +484,7 @@ func TestAConnectionThatFellSilentIsGivenUp(t *testing.T) {
 		w.After(99*ms, listener.Cut) // between two requests
 		o := puts(w, 1000, 1)
 		result := load.NewRun(o).Attack(t.Context(), transport)
-		first := slices.IndexFunc(records(o), func(r load.Record) bool { return !r.OK() })
+		first := slices.IndexFunc(records(o), func(r load.Record) bool { return r.Outcome != load.OK })
 		lost := records(o)[first+4]
 		// Of the first one the answer is lost, three more end by deadlines, and the fifth with the connection.
 		assert.That(t, result.Failed == 5 && lost.Code == store.Unavailable &&

@@ -88,7 +88,7 @@ func TestAHungLeaderKeepsNoClient(t *testing.T) {
 			s.options = Options{Endpoints: s.options.Endpoints, Conns: 3, TargetLeader: true, DialTimeout: 5 * time.Second,
 				RequestTimeout: 20 * time.Second, World: w}
 			s.starts = load.Constant(200)
-			loop := load.NewOpenLoop(s.starts, math.MaxInt, 3*time.Second, math.MaxInt)
+			loop := load.NewOpenLoop(s.starts, math.MaxInt, 3*time.Second)
 			s.total = loop.Total
 			s.load = load.Options{Clients: 50, Members: 1, ID: 7, Sink: s, World: w, Pacer: loop,
 				Targeter: &load.Puts{KeySize: 4, Values: s.values, Unique: true, Order: keys.NewOrder(loop.Total, true, 0)}}
@@ -105,9 +105,9 @@ func TestAHungLeaderKeepsNoClient(t *testing.T) {
 			for i, record := range s.records {
 				end := time.Duration(s.result.BeganNs) + record.End()
 				switch {
-				case record.OK() && end > elected:
+				case record.Outcome == load.OK && end > elected:
 					again = min(again, end)
-				case record.OK():
+				case record.Outcome == load.OK:
 				case record.Code != store.Canceled || end < elected+deposedGrace || end > elected+time.Second ||
 					record.Outcome != load.Unknown && s.requests[i] != nil:
 					s.problem("request %d ended %v after the election: %v %v", i, end-elected, record.Outcome, record.Code)
@@ -358,7 +358,7 @@ func (s *trial) makeLoad() {
 			s.load.Warmup = &load.Warmup{Pacer: load.Pacer{Schedule: s.starts, Total: warm}, Requests: warm, Length: length}
 			measured = load.From{Schedule: s.starts, First: warm, Begin: length}
 		}
-		loop := load.NewOpenLoop(measured, total, duration, math.MaxInt)
+		loop := load.NewOpenLoop(measured, total, duration)
 		s.load.Pacer, s.total = loop, loop.Total
 	}
 	s.options = o
@@ -778,7 +778,7 @@ func (s *trial) judgeEnd() {
 	began := time.Duration(s.result.BeganNs)
 	end, lastOK := began+s.result.Took, began
 	for _, record := range s.records {
-		if record.OK() {
+		if record.Outcome == load.OK {
 			lastOK = max(lastOK, began+record.End())
 		}
 	}

@@ -101,11 +101,10 @@ func judgedIn(t *testing.T, file io.Reader, log *history.Log, limits Limits) (re
 // file has operations.
 func file(t *testing.T, operations ...op) io.Reader {
 	t.Helper()
-	start := time.Unix(1_700_000_000, 0)
 	var file bytes.Buffer
-	w := history.NewWriter(&file, "p/", 1)
+	w := history.NewWriter(&file, 0, "p/", 1)
 	for _, o := range operations {
-		w.Add(history.Entry{Operation: o.Operation, KeyNumber: o.key, Start: start})
+		w.Add(history.Entry{Operation: o.Operation, KeyNumber: o.key})
 	}
 	footer, err := w.Close()
 	assert.Must(t, err == nil && footer.Lost == 0, "%v %v", footer, err)
