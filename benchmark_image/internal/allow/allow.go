@@ -26,7 +26,7 @@ type List struct {
 	text     string
 	names    map[string]bool // host:port in lower case
 	networks []network
-	lookup   func(ctx context.Context, host string) ([]netip.Addr, error)
+	lookup   func(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
 // network is a range of addresses; port 0 means all ports.
@@ -41,7 +41,7 @@ func Parse(text string) (*List, error) {
 	if text == "" {
 		text = Local
 	}
-	l := &List{text: text, names: make(map[string]bool), lookup: lookup}
+	l := &List{text: text, names: make(map[string]bool), lookup: net.DefaultResolver.LookupNetIP}
 	for entry := range strings.SplitSeq(text, ",") {
 		if err := l.add(entry); err != nil {
 			return nil, err
@@ -96,14 +96,18 @@ func connectedNetworks() ([]network, error) {
 // Permit returns why a connection to the address must not be opened for the endpoint, nil if it may. An entry with a
 // name permits all addresses of that name.
 func (l *List) Permit(endpoint string, address netip.AddrPort) error {
-	if l.names[strings.ToLower(endpoint)] || l.contains(address) {
+	host := plain(address.Addr())
+	if l.names[strings.ToLower(endpoint)] || slices.ContainsFunc(l.networks, func(n network) bool {
+		return n.prefix.Contains(host) && (n.port == 0 || n.port == address.Port())
+	}) {
 		return nil
 	}
 	shown := endpoint
 	if address.String() != endpoint {
 		shown = fmt.Sprintf("%s (%v)", endpoint, address)
 	}
-	return fmt.Errorf("%s may get no load: %s", shown, l.remedy(endpoint))
+	return fmt.Errorf("%s may get no load: allowed is %s; start benchmark-server with --allow=%s to add it", shown,
+		spec.Clip(l.text), spec.Clip(l.text+","+endpoint))
 }
 
 // Check returns why the endpoint, a valid host:port, must not be contacted; nil if it may. A name that is not in the
@@ -123,7 +127,7 @@ func (l *List) Check(ctx context.Context, endpoint string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	addresses, err := l.lookup(ctx, host)
+	addresses, err := l.lookup(ctx, "ip", host)
 	if err != nil || len(addresses) == 0 {
 		return nil
 	}
@@ -143,21 +147,5 @@ func (l *List) Check(ctx context.Context, endpoint string) error {
 // String gives the text that was parsed.
 func (l *List) String() string { return l.text }
 
-func (l *List) contains(address netip.AddrPort) bool {
-	host := plain(address.Addr())
-	return slices.ContainsFunc(l.networks, func(n network) bool {
-		return n.prefix.Contains(host) && (n.port == 0 || n.port == address.Port())
-	})
-}
-
 // plain is an address as prefixes contain it.
 func plain(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
-
-func (l *List) remedy(endpoint string) string {
-	longer := spec.Clip(l.text + "," + endpoint)
-	return fmt.Sprintf("allowed is %s; start benchmark-server with --allow=%s to add it", spec.Clip(l.text), longer)
-}
-
-func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
-	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-}

@@ -18,7 +18,7 @@ func parsed(t testing.TB, text string) *List {
 	assert.OK(t, err)
 	local, far := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("203.0.113.9")
 	known := map[string][]netip.Addr{"here": {local}, "far": {far, netip.MustParseAddr("2001:db8::9")}, "both": {far, local}}
-	l.lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
+	l.lookup = func(_ context.Context, _, host string) ([]netip.Addr, error) {
 		if known[host] == nil {
 			return nil, errors.New("no such host")
 		}

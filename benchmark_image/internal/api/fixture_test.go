@@ -191,7 +191,7 @@ func (s *server) begin(path, body string) (leave context.CancelFunc, answered <-
 }
 
 // failed reads an answer to a benchmark that failed.
-func failed(t testing.TB, answer []byte) (f failure) {
+func failed(t testing.TB, answer []byte) (f Outcome) {
 	t.Helper()
 	err := json.Unmarshal(answer, &f)
 	assert.That(t, err == nil, "%v in %s", err, answer)

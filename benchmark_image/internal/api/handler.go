@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/spec"
 )
 
@@ -37,25 +36,23 @@ type Handler struct {
 	streams atomic.Int32
 }
 
-// failure is the body of a 5xx answer.
-type failure struct {
-	Message string         `json:"error"`
-	Job     *string        `json:"job"` // null: there was none
-	Result  *report.Result `json:"result"`
-}
-
 type route struct {
 	method string
 	serve  func(http.ResponseWriter, *http.Request)
 }
 
 func (h *Handler) routes() map[string]route {
+	says := func(body func() any) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, _ *http.Request) { h.answer(w, http.StatusOK, body()) }
+	}
 	routes := map[string]route{
-		"/benchmark/cancel":  {http.MethodPost, h.cancel},
+		"/benchmark/cancel": {http.MethodPost, says(func() any {
+			return map[string]bool{"cancelled": h.Runner.Cancel()}
+		})},
 		"/benchmark/history": {http.MethodGet, h.keptHistory},
-		"/progress":          {http.MethodGet, h.progress},
+		"/progress":          {http.MethodGet, says(func() any { return h.Runner.Status() })},
 		"/progress/stream":   {http.MethodGet, h.stream},
-		"/healthz":           {http.MethodGet, h.health},
+		"/healthz":           {http.MethodGet, says(func() any { return map[string]bool{"ok": true} })},
 	}
 	for _, operation := range spec.Operations {
 		routes[operation.Path()] = route{http.MethodPost, h.benchmark(operation)}
@@ -120,7 +117,7 @@ func (h *Handler) benchmark(operation spec.Operation) func(http.ResponseWriter, 
 		}
 		problem, err := h.Runner.refuse(r.Context(), s)
 		if err != nil {
-			h.answer(w, http.StatusInternalServerError, failure{Message: err.Error()})
+			h.answer(w, http.StatusInternalServerError, Outcome{Problem: err.Error()})
 			return
 		}
 		if problem != nil {
@@ -151,13 +148,13 @@ func (h *Handler) result(w http.ResponseWriter, id string) {
 		h.answer(w, http.StatusConflict, spec.Problem{Message: "this benchmark is still running"})
 		return
 	}
-	status, body, found, err := h.Runner.Results.Get(id)
+	path, status, body, err := h.Runner.Results.Get(id)
 	switch {
 	case err != nil:
 		h.Log.Print(err)
-		h.answer(w, http.StatusInternalServerError, failure{Message: err.Error()})
+		h.answer(w, http.StatusInternalServerError, Outcome{Problem: err.Error()})
 		return
-	case !found:
+	case path == "":
 		h.answer(w, http.StatusNotFound, spec.Problem{
 			Message: fmt.Sprintf("there is no result of a job %.200s: "+
 				"there was none, it was fetched, or newer ones took its place", id),
@@ -167,7 +164,7 @@ func (h *Handler) result(w http.ResponseWriter, id string) {
 	if !h.send(w, status, body) {
 		return
 	}
-	if err := h.Runner.Results.Remove(id); err != nil {
+	if err := remove(path); err != nil {
 		h.Log.Print(err)
 	}
 }
@@ -195,18 +192,6 @@ func readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, 
 		return nil, http.StatusInternalServerError, &spec.Problem{Message: fmt.Sprintf("lift the time limit: %v", err)}
 	}
 	return body, http.StatusOK, nil
-}
-
-func (h *Handler) cancel(w http.ResponseWriter, _ *http.Request) {
-	h.answer(w, http.StatusOK, map[string]bool{"cancelled": h.Runner.Cancel()})
-}
-
-func (h *Handler) progress(w http.ResponseWriter, _ *http.Request) {
-	h.answer(w, http.StatusOK, h.Runner.Status())
-}
-
-func (h *Handler) health(w http.ResponseWriter, _ *http.Request) {
-	h.answer(w, http.StatusOK, map[string]bool{"ok": true})
 }
 
 func (h *Handler) answer(w http.ResponseWriter, status int, body any) {
@@ -284,26 +269,21 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request) {
 
 // newHistory makes an empty file for the history of the next benchmark, in place of the last one's.
 func (r *Runner) newHistory() (path string, err error) {
+	r.Forget()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.removeHistory()
 	r.history, err = r.Results.newHistory()
 	return r.history, err
-}
-
-func (r *Runner) removeHistory() {
-	if r.history != "" {
-		// It may be gone already, and is of no use to anybody.
-		_ = os.Remove(r.history)
-		r.history = ""
-	}
 }
 
 // Forget removes what is kept of benchmarks that have ended.
 func (r *Runner) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.removeHistory()
+	if r.history != "" {
+		_ = os.Remove(r.history) // it may be gone already
+		r.history = ""
+	}
 }
 
 // openHistory opens the history of the last benchmark that kept one; fs.ErrNotExist if there is none, errBusy while a
@@ -331,7 +311,7 @@ func (h *Handler) keptHistory(w http.ResponseWriter, r *http.Request) {
 		h.answer(w, http.StatusNotFound, spec.Problem{Message: `no benchmark with "history": true has run`})
 		return
 	case err != nil:
-		h.answer(w, http.StatusInternalServerError, failure{Message: err.Error()})
+		h.answer(w, http.StatusInternalServerError, Outcome{Problem: err.Error()})
 		return
 	}
 	defer file.Close()

@@ -98,7 +98,7 @@ func TestABenchmarkUnderWay(t *testing.T) {
 		assert.Equal(t, string(reply), "{\"cancelled\":true}\n", "cancel")
 		r := <-answered
 		f := failed(t, r.answer)
-		assert.That(t, r.status == 500 && f.Message == "cancelled" && f.Result != nil && f.Result.OK == 500 &&
+		assert.That(t, r.status == 500 && f.Problem == "cancelled" && f.Result != nil && f.Result.OK == 500 &&
 			*f.Job == job && *f.Result.Job == job, "%d %s", r.status, r.answer)
 		_, _, reply = s.send("POST", "/benchmark/cancel", "")
 		assert.Equal(t, string(reply), "{\"cancelled\":false}\n", "cancel of nothing")
@@ -210,7 +210,7 @@ func TestABenchmarkIsBounded(t *testing.T) {
 			})
 			_, _, answer := s.send("POST", "/benchmark/write", body)
 			assert.Equal(t, simulated.Now().Sub(began), want.limit+endGrace, "%s: how long it takes", body)
-			message := failed(t, answer).Message
+			message := failed(t, answer).Problem
 			for _, part := range []string{`: {"operation":"put","endpoints":"[::1]:1",`, want.field,
 				"[client run --output=json --progress=json --allow=0.0.0.0/0,::/0]"} {
 				assert.That(t, strings.Contains(message, part), "%s: the client is given %s, want %q", body, message, part)

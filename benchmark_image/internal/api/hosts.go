@@ -26,7 +26,7 @@ const ownNameTimeout = time.Second
 type Hosts struct {
 	Names []string // of the server, beside those that it knows itself
 
-	resolve func(ctx context.Context, name string) ([]netip.Addr, error) // for tests
+	resolve func(ctx context.Context, network, name string) ([]netip.Addr, error) // for tests
 }
 
 // crossOrigin lets requests without an Origin pass, as programs send them.
@@ -83,13 +83,11 @@ func (h *Hosts) own(ctx context.Context, host string) bool {
 func (h *Hosts) leadsHere(ctx context.Context, name string) bool {
 	resolve := h.resolve
 	if resolve == nil {
-		resolve = func(ctx context.Context, name string) ([]netip.Addr, error) {
-			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
-		}
+		resolve = net.DefaultResolver.LookupNetIP
 	}
 	ctx, cancel := context.WithTimeout(ctx, ownNameTimeout)
 	defer cancel()
-	found, err := resolve(ctx, name+".")
+	found, err := resolve(ctx, "ip", name+".")
 	if err != nil {
 		return false
 	}

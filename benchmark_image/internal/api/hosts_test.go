@@ -18,7 +18,7 @@ import (
 
 // names stands for the DNS of a container that Docker Compose started as the service load: an attacker's name may have
 // any address, also the server's own.
-func names(_ context.Context, name string) ([]netip.Addr, error) {
+func names(_ context.Context, _, name string) ([]netip.Addr, error) {
 	switch name {
 	case "load.", "evil.example.":
 		return []netip.Addr{netip.MustParseAddr("203.0.113.9"), netip.MustParseAddr("127.0.0.1")}, nil

@@ -16,7 +16,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -41,21 +40,14 @@ import (
 const asClient = "TEST_AS_BENCHMARK_CLIENT"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asClient) != "" {
-		ctx, cancel := context.WithCancelCause(context.Background())
-		signals := make(chan os.Signal, 1)
-		signal.Notify(signals, syscall.SIGTERM)
-		go func() {
-			<-signals
-			cancel(client.ErrCancelled)
-		}()
-		var securer client.Securer
-		if os.Getenv(asClient) == "with TLS" {
-			securer = secure.Files
-		}
-		os.Exit(client.Main(ctx, "test", securer, os.Args[1:], os.Stdout, os.Stderr))
+	switch os.Getenv(asClient) {
+	case "":
+		os.Exit(m.Run())
+	case "with TLS":
+		client.Process("test", secure.Files)
+	default:
+		client.Process("test", nil)
 	}
-	os.Exit(m.Run())
 }
 
 // start serves with the test program as the client.

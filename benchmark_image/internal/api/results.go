@@ -157,44 +157,22 @@ func (r *Results) list() ([]fs.FileInfo, error) {
 	return kept, nil
 }
 
-// Get gives the answer to a job; false if there is none.
-func (r *Results) Get(id string) (status int, body []byte, found bool, err error) {
+// Get gives the answer to a job, and the path of its file; empty if there is none.
+func (r *Results) Get(id string) (path string, status int, body []byte, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	name, status, err := r.find(id)
-	if name == "" || err != nil {
-		return 0, nil, false, err
-	}
-	if body, err = os.ReadFile(name); err != nil {
-		return 0, nil, false, fmt.Errorf("read the result of job %s: %w", id, err)
-	}
-	return status, body, true, nil
-}
-
-// Remove removes the answer to a job, if there is one.
-func (r *Results) Remove(id string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	name, _, err := r.find(id)
-	if name == "" || err != nil {
-		return err
-	}
-	return remove(name)
-}
-
-// find gives the path of a job's file, empty if there is none.
-func (r *Results) find(id string) (path string, status int, err error) {
 	kept, err := r.list()
-	if err != nil {
-		return "", 0, err
-	}
 	for _, info := range kept {
 		if match := resultName.FindStringSubmatch(info.Name()); match[1] == id {
+			path = filepath.Join(r.dir, info.Name())
+			if body, err = os.ReadFile(path); err != nil {
+				return "", 0, nil, fmt.Errorf("read the result of job %s: %w", id, err)
+			}
 			status, err = strconv.Atoi(match[2])
-			return filepath.Join(r.dir, info.Name()), status, err
+			return path, status, body, err
 		}
 	}
-	return "", 0, nil
+	return "", 0, nil, err
 }
 
 // remove removes a file that may be gone already.

@@ -37,17 +37,17 @@ const (
 // errBusy is returned for a benchmark that is requested while another one runs.
 var errBusy = errors.New("a benchmark is running already; wait for its end or POST /benchmark/cancel")
 
-// Outcome is how a benchmark ended.
+// Outcome is how a benchmark ended; with a problem, it is the body of a 5xx answer.
 type Outcome struct {
-	Result  *report.Result // nil if the client printed none
-	Problem string         // one line; empty if all went well
-	job     string         // its id
+	Problem string         `json:"error"`  // one line; empty if all went well
+	Job     *string        `json:"job"`    // its id; null: there was none
+	Result  *report.Result `json:"result"` // null if the client printed none
 }
 
 // answer is what the caller of the benchmark gets.
 func (o Outcome) answer() (status int, body any) {
 	if o.Problem != "" {
-		return http.StatusInternalServerError, failure{o.Problem, &o.job, o.Result}
+		return http.StatusInternalServerError, o
 	}
 	return http.StatusOK, o.Result
 }
@@ -176,7 +176,7 @@ func (r *Runner) Run(ctx context.Context, request *spec.Spec, located spec.Spec)
 		r.current = nil
 	}()
 	outcome := r.run(ctx, s, j)
-	outcome.job = j.id
+	outcome.Job = &j.id
 	if outcome.Result != nil {
 		outcome.Result.Job, outcome.Result.Configured = &j.id, limited.Body()
 	}

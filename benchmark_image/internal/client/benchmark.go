@@ -28,13 +28,15 @@ type benchmark struct {
 // run runs the warm-up, and the measurement right after it, and completes the result.
 func (b *benchmark) run(ctx context.Context, transport load.Transport) {
 	b.promises = promises(b.spec)
-	options, total := b.options(ctx)
+	options := b.options(ctx)
 	if ctx.Err() != nil {
 		b.result.Complete(load.Result{Reason: context.Cause(ctx).Error()}, nil)
 		return
 	}
-	b.result.Requests = total
-	b.progress.total.Store(int64(total))
+	if total := options.Pacer.Total; total < math.MaxInt { // else only the duration is known
+		b.result.Requests = total
+		b.progress.total.Store(int64(total))
+	}
 	recorder := report.NewRecorder(b.plan(&options))
 	options.Sink = recorder
 	run := load.NewRun(options)
@@ -76,9 +78,8 @@ func (b *benchmark) lastStart(loop load.Pacer) time.Duration {
 	return loop.Last()
 }
 
-// options gives those of the load, and the number of requests of the measurement; 0 if only its duration is known. They
-// are not complete when ctx has ended.
-func (b *benchmark) options(ctx context.Context) (options load.Options, total int) {
+// options gives those of the load, which are not complete when ctx has ended.
+func (b *benchmark) options(ctx context.Context) (options load.Options) {
 	s := b.spec
 	members := len(s.Members())
 	if s.TargetLeader {
@@ -101,23 +102,22 @@ func (b *benchmark) options(ctx context.Context) (options load.Options, total in
 			options.Warmup = &load.Warmup{Pacer: closedLoop(s.WarmupRequests, s.WarmupDuration)}
 		}
 		options.Pacer = closedLoop(s.Total, s.Duration)
-		return options, s.Total
+		return options
 	}
 	starts := schedule(s)
 	if warms {
 		if countAhead(ctx, s, starts); ctx.Err() != nil {
-			return options, 0
+			return options
 		}
 		options.Warmup = warmup(s, starts)
 		starts = load.From{Schedule: starts, First: options.Warmup.Requests, Begin: options.Warmup.Length}
 	}
 	if s.Arrival == spec.Poisson && s.Rate*s.Duration.Seconds() > countedAhead {
 		options.Pacer = load.Pacer{Schedule: starts, Total: math.MaxInt, Duration: s.Duration}
-		return options, 0
+	} else {
+		options.Pacer = load.NewOpenLoop(starts, s.Total, s.Duration)
 	}
-	loop := load.NewOpenLoop(starts, s.Total, s.Duration)
-	options.Pacer = loop
-	return options, loop.Total
+	return options
 }
 
 // countedAhead is up to how many requests of a Poisson schedule are computed before the measurement, which takes 20 ns

@@ -31,8 +31,8 @@ const (
 	ExitUsage  = 2 // nothing was run
 )
 
-// ErrCancelled is the cause with which the program ends a run that a signal cuts short.
-var ErrCancelled = errors.New("cancelled")
+// errCancelled is the cause with which the program ends a run that a signal cuts short.
+var errCancelled = errors.New("cancelled")
 
 // display says how a run is shown, and where its connections may lead to.
 type display struct {
@@ -49,14 +49,9 @@ type display struct {
 // other error is a mistake of the caller.
 type runError struct{ error }
 
-// Main runs the program and returns its exit status. Ending ctx ends the run early: the report holds what was measured,
-// with the text of the context's cause as the reason. Without secure there is no TLS: Main hands a load that asks for
-// it over to the program that has it, and does not return then.
-func Main(ctx context.Context, version string, secure Securer, args []string, stdout, stderr io.Writer) int {
-	return mainIn(ctx, world.Real(), version, secure, args, stdout, stderr)
-}
-
-// mainIn is Main in any world.
+// mainIn runs the program in a world and returns its exit status. Ending ctx ends the run early: the report holds what
+// was measured, with the text of the context's cause as the reason. Without secure there is no TLS: a load that asks for
+// it is handed over to the program that has it, and mainIn does not return then.
 func mainIn(ctx context.Context, w world.World, version string, secure Securer, args []string, stdout,
 	stderr io.Writer) int {
 	s, d, err := parse(args, version, os.Stdin, stdout)
@@ -122,7 +117,11 @@ func parse(args []string, version string, stdin io.Reader, stdout io.Writer) (s 
 	shared := pflag.NewFlagSet("benchmark-client", pflag.ContinueOnError)
 	shared.BoolVarP(&showVersion, "version", "v", false, "print the version and end")
 	addParameters(shared, spec.Put, true)
-	displayFlags(shared, &d)
+	shared.StringVar(&d.output, "output", "text", "form of the report: text (as etcd's tool has it) or json")
+	shared.StringVar(&d.progress, "progress", "none", "none, or json: a line on standard error every 100 ms")
+	shared.BoolVar(&d.precise, "precise", false, "use full floating point precision in the text report")
+	shared.StringVar(&d.history, "history-file", "history.jsonl.gz", "where --history writes to")
+	shared.BoolVar(&d.sample, "sample", false, "add a row for every second to the text report")
 	refuseSwitch(shared, "insecure-skip-tls-verify", "the members' certificates are always verified")
 	refuse(shared, "auto-sync-interval", "0", "the list of endpoints stays as given")
 	refuseSwitch(shared, "report-perfdash", "perfdash reports are not written")
@@ -236,14 +235,6 @@ func (r *refused) Set(text string) error {
 		}
 	}
 	return errors.New(r.reason)
-}
-
-func displayFlags(flags *pflag.FlagSet, d *display) {
-	flags.StringVar(&d.output, "output", "text", "form of the report: text (as etcd's tool has it) or json")
-	flags.StringVar(&d.progress, "progress", "none", "none, or json: a line on standard error every 100 ms")
-	flags.BoolVar(&d.precise, "precise", false, "use full floating point precision in the text report")
-	flags.StringVar(&d.history, "history-file", "history.jsonl.gz", "where --history writes to")
-	flags.BoolVar(&d.sample, "sample", false, "add a row for every second to the text report")
 }
 
 // parameterFlag is the flag of one parameter, or of several of which one takes the value.
@@ -392,7 +383,7 @@ const shareOfCores = 2
 // garbage is how much the heap may grow between two collections, in percent: the heap is small.
 const garbage = 400
 
-// Process is the whole program: it runs Main with the arguments of the process, and never returns. secure is as Main's.
+// Process is the whole program, with the arguments of the process: it never returns. Without secure there is no TLS.
 func Process(version string, secure Securer) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbage)
@@ -405,7 +396,7 @@ func Process(version string, secure Securer) {
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
 		<-signals
-		cancel(ErrCancelled)
+		cancel(errCancelled)
 	}()
-	os.Exit(Main(ctx, version, secure, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(mainIn(ctx, world.Real(), version, secure, os.Args[1:], os.Stdout, os.Stderr))
 }

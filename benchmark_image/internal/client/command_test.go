@@ -238,7 +238,7 @@ func TestCancelReportsWhatThereIs(t *testing.T) {
 				for lines.Decode(&p) == nil && p.Done == 0 {
 				}
 				assert.That(t, p.Total == total && p.Done > 0 && p.Done <= p.Total && p.Errors == 0, "progress %+v", p)
-				cancel(ErrCancelled)
+				cancel(errCancelled)
 				_, fault := io.Copy(io.Discard, read)
 				assert.That(t, fault == nil, "%v", fault)
 			}()

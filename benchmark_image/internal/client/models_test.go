@@ -205,7 +205,7 @@ func (c *endsMidway) Err() error {
 	if c.looks--; c.looks >= 0 {
 		return nil
 	}
-	return ErrCancelled
+	return errCancelled
 }
 
 // TestAWarmupOfPoissonStartsEndsWithItsContext while its requests are counted, which would take half an hour.
@@ -220,7 +220,7 @@ func TestAWarmupOfPoissonStartsEndsWithItsContext(t *testing.T) {
 		b := &benchmark{spec: &s, result: &report.Result{}}
 		b.run(&endsMidway{t.Context(), 5}, nil) // a request would panic
 		r := b.result
-		assert.That(t, r.Reason != nil && *r.Reason == ErrCancelled.Error() && r.BeganNs == nil, "the result is %+v", r)
+		assert.That(t, r.Reason != nil && *r.Reason == errCancelled.Error() && r.BeganNs == nil, "the result is %+v", r)
 	}
 }
 
@@ -232,7 +232,7 @@ func TestTheLastStartOfAPoissonSchedule(t *testing.T) {
 	for _, total := range []int{1, countedAhead, countedAhead + 1} {
 		s.Total = total
 		b := &benchmark{spec: &s}
-		options, _ := b.options(t.Context())
+		options := b.options(t.Context())
 		exact := options.Pacer.Last()
 		got := b.plan(&options).LastStart
 		if total <= countedAhead && got != exact || got < exact || float64(got-exact) > 0.004*math.Max(float64(exact), 1) {

@@ -18,45 +18,29 @@ import (
 
 // protocol is how the members that s names are spoken to.
 func protocol(s *spec.Spec, secure Securer) (store.Protocol, error) {
+	var secured store.Security // nil: connections are plain
+	if s.Secured() {
+		alpn := http1.ALPN
+		if s.Store == spec.Etcd {
+			alpn = etcd.ALPN
+		}
+		var err error
+		if secured, err = secure(s, alpn); err != nil {
+			return nil, err
+		}
+	}
 	switch s.Store {
 	case spec.ZooKeeper:
 		return zookeeper.New(s.Chroot), nil
 	case spec.Consul:
-		secured, err := secured(s, secure, http1.ALPN)
-		if err != nil {
-			return nil, err
-		}
 		token, err := token(s)
 		return consul.Protocol{Secured: secured, Token: token, Default: s.Consistency == spec.Relaxed}, err
 	case spec.HTTP:
-		secured, err := secured(s, secure, http1.ALPN)
 		return &keyvalue.Protocol{Secured: secured, Put: s.PutPath, Get: s.GetPath, Written: s.WrittenCodes(),
-			Found: s.FoundCodes(), Absent: s.AbsentKeyCodes()}, err
+			Found: s.FoundCodes(), Absent: s.AbsentKeyCodes()}, nil
 	}
-	return etcdProtocol(s, secure)
-}
-
-// secured is what the connections of a load are secured with; nil: they are plain.
-func secured(s *spec.Spec, secure Securer, alpn string) (store.Security, error) {
-	if !s.Secured() {
-		return nil, nil
-	}
-	return secure(s, alpn)
-}
-
-// etcdProtocol has the certificates and the user that s asks for.
-func etcdProtocol(s *spec.Spec, secure Securer) (p etcd.Protocol, err error) {
-	if p.Secured, err = secured(s, secure, etcd.ALPN); err != nil {
-		return p, err
-	}
-	if s.User != "" {
-		password, err := password(s)
-		if err != nil {
-			return p, err
-		}
-		p.User = &etcd.User{Name: s.User, Password: password}
-	}
-	return p, nil
+	user, err := user(s)
+	return etcd.Protocol{Secured: secured, User: user}, err
 }
 
 // Securer gives what the connections of a load are secured with: it reads the files that s names. alpn is what members
@@ -79,20 +63,24 @@ func execWithTLS(args []string) error {
 		other, err)
 }
 
-// password is the first line of the file that s names, or what the environment has.
-func password(s *spec.Spec) (string, error) {
-	if s.PasswordFile == "" {
-		if found := os.Getenv(spec.PasswordVariable); found != "" {
-			return found, nil
+// user is who a load of etcd logs in as, nil: there is none. The password is the first line of the file that s names, or
+// what the environment has.
+func user(s *spec.Spec) (*etcd.User, error) {
+	if s.User == "" {
+		return nil, nil
+	}
+	password := os.Getenv(spec.PasswordVariable)
+	if s.PasswordFile != "" {
+		var err error
+		if password, err = firstLine(s.PasswordFile); err != nil {
+			return nil, fmt.Errorf("read the password of %q: %w", s.User, err)
 		}
-		return "", fmt.Errorf("log in as %q: there is neither a password file nor the environment variable %s", s.User,
+	}
+	if password == "" {
+		return nil, fmt.Errorf("log in as %q: there is neither a password file nor the environment variable %s", s.User,
 			spec.PasswordVariable)
 	}
-	found, err := firstLine(s.PasswordFile)
-	if err != nil {
-		return "", fmt.Errorf("read the password of %q: %w", s.User, err)
-	}
-	return found, nil
+	return &etcd.User{Name: s.User, Password: password}, nil
 }
 
 // token is the first line of the file that s names; empty: it names none.

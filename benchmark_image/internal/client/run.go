@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -56,7 +57,13 @@ func run(ctx context.Context, w world.World, s *spec.Spec, d display, secure Sec
 		fmt.Fprintf(stderr, "benchmark-client: the history lacks %d of %d operations: it could not be written fast enough\n",
 			kept.Lost, kept.Lost+kept.Operations)
 	}
-	if err := print(result, d, stdout); err != nil {
+	var err error
+	if d.output == "json" {
+		err = json.NewEncoder(stdout).Encode(result)
+	} else {
+		err = result.Text(stdout, report.TextOptions{Precise: d.precise, Sample: d.sample})
+	}
+	if err != nil {
 		return false, runError{fmt.Errorf("print the report: %w", err)}
 	}
 	return problem == "", nil
@@ -137,13 +144,6 @@ func (b *benchmark) keepHistory(path string) (end func() (history.Footer, error)
 	}, nil
 }
 
-func print(result *report.Result, d display, stdout io.Writer) error {
-	if d.output == "json" {
-		return json.NewEncoder(stdout).Encode(result)
-	}
-	return result.Text(stdout, report.TextOptions{Precise: d.precise, Sample: d.sample})
-}
-
 func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
 
 // progress is that of the measurement.
@@ -169,28 +169,23 @@ const progressInterval = 100 * time.Millisecond
 // showProgress writes a report.Progress line for each interval, and a last one when the returned function is
 // called, which waits for it.
 func showProgress(w world.World, p *progress, stderr io.Writer) (stop func()) {
-	encoder := json.NewEncoder(stderr)
-	show := func() {
-		// There may be no reader: a measurement must not fail for its progress.
-		_ = encoder.Encode(p.now())
-	}
-	over, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
+	over := make(chan struct{})
+	var showing sync.WaitGroup
+	showing.Go(func() {
+		encoder := json.NewEncoder(stderr)
+		for ended := false; !ended; {
 			timer := w.NewTimer(progressInterval)
 			select {
 			case <-over:
-				timer.Stop()
-				show()
-				return
+				ended = true
 			case <-timer.C:
-				show()
 			}
+			timer.Stop()
+			_ = encoder.Encode(p.now()) // there may be no reader: a measurement must not fail for its progress
 		}
-	}()
+	})
 	return func() {
 		close(over)
-		<-stopped
+		showing.Wait()
 	}
 }
