@@ -100,8 +100,13 @@ func NewConn(authority string, methods []string, options Options) *Conn {
 	return c
 }
 
-// SetToken gives all later requests this token of a login as metadata.
-func (c *Conn) SetToken(token string) { c.headers.setToken(token) }
+// SetToken gives all later requests this token of a login as metadata, in the place of the last one.
+func (c *Conn) SetToken(token string) {
+	c.headers.token = token
+	// An old token in the table could push out other fields, to which blocks that are kept refer.
+	c.headers.encoder.SetMaxDynamicTableSize(0)
+	c.headers.limit(c.headers.member)
+}
 
 // Ready tells whether the member has answered the opening of the connection.
 func (c *Conn) Ready() bool { return c.settled && !c.broken }
@@ -355,9 +360,6 @@ type Stream struct {
 
 // messagePrefix is the length of gRPC's message prefix: a flag and the length.
 const messagePrefix = 5
-
-// Active tells whether a call is in flight.
-func (s *Stream) Active() bool { return s.id != 0 }
 
 // AppendPrefix makes room for the prefix of a message; Start fills it in.
 func AppendPrefix(b []byte) []byte { return append(b, 0, 0, 0, 0, 0) }

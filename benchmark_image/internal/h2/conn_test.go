@@ -126,7 +126,7 @@ func TestOutcomes(t *testing.T) {
 				p.must(p.conn.Feed(all[:n]))
 				all = all[n:]
 			}
-			if len(got.failures) != 1 || s.Active() || p.conn.Active() != 0 {
+			if len(got.failures) != 1 || s.id != 0 || p.conn.Active() != 0 {
 				t.Errorf("%s in pieces of %d bytes: %d outcomes, %d calls under way", c.name, piece, len(got.failures),
 					p.conn.Active())
 				continue
@@ -494,7 +494,7 @@ func TestRequestsThatWereNotSentAsAWhole(t *testing.T) {
 		assert.That(t, !unknown && (name == "cancelled" || len(f) == 1 && !f[0].Unknown), "%s: the request may have happened",
 			name)
 		assert.That(t, name != "answered" || p.written() == "RST_STREAM:CANCEL", "%s: the stream stays open", name)
-		assert.That(t, p.conn.firstBlocked == nil && !blocked.Active(), "%s: the request still waits", name)
+		assert.That(t, p.conn.firstBlocked == nil && blocked.id == 0, "%s: the request still waits", name)
 	}
 	// Sent completely, but not a byte of it written.
 	p := newPeer(t, Options{})
@@ -553,10 +553,10 @@ func FuzzConn(native *testing.F) {
 		if err == nil {
 			c.Wrote(min(len(c.Output()), int(cut)))
 			for i := range all {
-				if cut>>i&1 == 1 && all[i].Active() {
+				if cut>>i&1 == 1 && all[i].id != 0 {
 					c.Cancel(&all[i])
 					cancelled++
-					assert.That(t, !all[i].Active(), "a call goes on that was cancelled")
+					assert.That(t, all[i].id == 0, "a call goes on that was cancelled")
 					start(&all[i])
 				}
 			}

@@ -72,7 +72,6 @@ type ErrorCode uint32
 const (
 	NoError            ErrorCode = 0x0
 	ProtocolError      ErrorCode = 0x1
-	InternalError      ErrorCode = 0x2
 	FlowControlError   ErrorCode = 0x3
 	FrameSizeError     ErrorCode = 0x6
 	RefusedStream      ErrorCode = 0x7
@@ -193,14 +192,6 @@ func (h *requestHeaders) limit(size uint32) {
 	h.encoder.SetMaxDynamicTableSize(use)
 	clear(h.ready[:])
 	clear(h.sent[:])
-}
-
-// setToken changes the token, which takes the place of the last one in all blocks.
-func (h *requestHeaders) setToken(token string) {
-	h.token = token
-	// An old token in the table could push out other fields, to which blocks that are kept refer.
-	h.encoder.SetMaxDynamicTableSize(0)
-	h.limit(h.member)
 }
 
 func (h *requestHeaders) fields(method int) []hpack.HeaderField {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 // part is the part of an answer that is read next.
@@ -206,11 +207,11 @@ func (a *answers) takeHeader(line []byte) error {
 	}
 	switch {
 	case is(name, "content-length"):
-		n, ok := number(value)
-		if !ok || a.length != noLength && a.length != n {
+		n, err := strconv.ParseUint(string(value), 10, 63)
+		if err != nil || a.length != noLength && a.length != int64(n) {
 			return errLength
 		}
-		a.length = n
+		a.length = int64(n)
 	case is(name, "transfer-encoding"):
 		if !is(value, "chunked") || a.chunked || a.minor == 0 {
 			return errCoding
@@ -275,18 +276,11 @@ func (a *answers) headerEnds() error {
 func (a *answers) beginChunk(line []byte) error {
 	size, _, _ := bytes.Cut(line, []byte{';'})
 	size = bytes.TrimRight(size, " \t")
-	if len(size) == 0 || len(size) > maxDigits {
+	n, err := strconv.ParseUint(string(size), 16, 63)
+	if err != nil || len(size) > maxDigits {
 		return errChunk
 	}
-	a.left = 0
-	for _, d := range size {
-		digit := unhex(d)
-		if digit < 0 {
-			return errChunk
-		}
-		a.left = a.left<<4 | int64(digit)
-	}
-	if a.left > maxBody || a.answer.Size+a.left > maxBody {
+	if a.left = int64(n); a.left > maxBody || a.answer.Size+a.left > maxBody {
 		return errLarge
 	}
 	a.next = chunk
@@ -330,29 +324,6 @@ func (a *answers) take(b []byte, keep bool) (rest []byte, err error) {
 func (a *answers) end() {
 	a.answer.Body = a.body
 	a.finished = true
-}
-
-// number reads a length: digits and nothing else.
-func number(digits []byte) (n int64, ok bool) {
-	for _, d := range digits {
-		if d < '0' || d > '9' || n > 1<<50 {
-			return 0, false
-		}
-		n = 10*n + int64(d-'0')
-	}
-	return n, len(digits) > 0
-}
-
-func unhex(d byte) int {
-	switch {
-	case '0' <= d && d <= '9':
-		return int(d - '0')
-	case 'a' <= d && d <= 'f':
-		return int(d-'a') + 10
-	case 'A' <= d && d <= 'F':
-		return int(d-'A') + 10
-	}
-	return -1
 }
 
 // is compares a text with one in small letters, without regard to case.

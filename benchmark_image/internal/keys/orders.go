@@ -92,7 +92,12 @@ func NewOrder(space int, sequential bool, seed int64) Order {
 	if sequential {
 		return cyclic(space)
 	}
-	return newShuffled(uint64(space), uint64(seed))
+	s := &shuffled{space: uint64(space), half: 1, seed: uint64(seed)}
+	for uint64(1)<<(2*s.half) < s.space {
+		s.half++
+	}
+	s.mask = 1<<s.half - 1
+	return s
 }
 
 type cyclic uint64
@@ -107,15 +112,6 @@ type shuffled struct {
 	half  uint   // bits of each half
 	mask  uint64 // of one half
 	seed  uint64
-}
-
-func newShuffled(space, seed uint64) *shuffled {
-	s := &shuffled{space: space, half: 1, seed: seed}
-	for uint64(1)<<(2*s.half) < space {
-		s.half++
-	}
-	s.mask = 1<<s.half - 1
-	return s
 }
 
 func (s *shuffled) Key(request int) uint64 {

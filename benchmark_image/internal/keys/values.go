@@ -32,9 +32,6 @@ func (v *Values) At(key uint64) []byte {
 	return v.pool[start : start+uint64(v.size) : start+uint64(v.size)]
 }
 
-// Unique tells whether values have room for the name of their writer.
-func (v *Values) Unique() bool { return v.size >= VersionSize }
-
 // How many digits of the alphabet each part of an ID takes, and the check after it.
 const (
 	runDigits    = 6
@@ -81,29 +78,30 @@ func ParseID(name string) (ID, error) {
 	if name == "=" {
 		return ID{}, nil
 	}
-	if len(name) == NameSize {
-		run, ok := Number([]byte(name[:runDigits]), "", runDigits)
-		client, ok2 := Number([]byte(name[runDigits:runDigits+clientDigits]), "", clientDigits)
-		number, ok3 := Number([]byte(name[runDigits+clientDigits:]), "", numberDigits)
-		if ok && ok2 && ok3 && run > 0 {
-			return ID{Run: run, Client: int(client), Number: int(number)}, nil
-		}
+	if id, ok := parseID([]byte(name)); ok && len(name) == NameSize {
+		return id, nil
 	}
 	return ID{}, fmt.Errorf("%.50q is not the name of a write", name)
+}
+
+// parseID reads the ID that a text begins with.
+func parseID(text []byte) (id ID, ok bool) {
+	if len(text) < NameSize {
+		return ID{}, false
+	}
+	run, ok := Number(text[:runDigits], "", runDigits)
+	client, ok2 := Number(text[runDigits:runDigits+clientDigits], "", clientDigits)
+	number, ok3 := Number(text[runDigits+clientDigits:NameSize], "", numberDigits)
+	return ID{Run: run, Client: int(client), Number: int(number)}, ok && ok2 && ok3 && run > 0
 }
 
 // Version gives the value that a write makes of a key, in two parts: its ID with a check, and what fills it up, which
 // follows from key and ID. head is appended to dst; the caller must not change tail. It panics where values are smaller
 // than VersionSize.
 func (v *Values) Version(dst []byte, key uint64, id ID) (head, tail []byte) {
-	mark := v.mark(key, id)
+	mark := mix(mix(mix(v.seed^mix(key))^id.Run<<18^uint64(id.Client)) ^ uint64(id.Number))
 	start := mark % poolSpan
 	return Append(id.append(dst), mark%checks, checkDigits), v.pool[start : start+uint64(v.size-VersionSize)]
-}
-
-// mark is a number that follows from the seed, the key and the write.
-func (v *Values) mark(key uint64, id ID) uint64 {
-	return mix(mix(mix(v.seed^mix(key))^id.Run<<18^uint64(id.Client)) ^ uint64(id.Number))
 }
 
 // Writer tells which write of the key a value comes from; false where no write made it.
@@ -114,16 +112,7 @@ func (v *Values) Writer(key uint64, value []byte) (id ID, ok bool) {
 	if len(value) != v.size || v.size < VersionSize {
 		return ID{}, false
 	}
-	var digits [3]uint64
-	rest := value
-	for i, size := range [...]int{runDigits, clientDigits, numberDigits} {
-		if digits[i], ok = Number(rest[:size], "", size); !ok {
-			return ID{}, false
-		}
-		rest = rest[size:]
-	}
-	id = ID{Run: digits[0], Client: int(digits[1]), Number: int(digits[2])}
-	if id.Run == 0 {
+	if id, ok = parseID(value); !ok {
 		return ID{}, false
 	}
 	var room [VersionSize]byte

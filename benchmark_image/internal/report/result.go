@@ -33,7 +33,7 @@ type Result struct {
 	Configured    json.RawMessage `json:"configured"`
 	Warmup        *Warmup         `json:"warmup"`            // null if none was configured
 	LeaderChanges []LeaderChange  `json:"leader_changes"`    // moves of the load
-	History       *History        `json:"history,omitempty"` // absent if none was configured
+	History       *history.Footer `json:"history,omitempty"` // absent if none was configured
 
 	epoch time.Time // of the run
 }
@@ -51,12 +51,6 @@ type Warmup struct {
 type LeaderChange struct {
 	AtS    float64 `json:"at_s"` // since the start
 	Leader string  `json:"leader"`
-}
-
-// History is what the file with the history holds.
-type History struct {
-	Operations int `json:"operations"`
-	Lost       int `json:"lost"` // operations that it lacks: the writer could not keep up
 }
 
 // Progress is one line of benchmark-client --progress json, and part of what benchmark-server says.
@@ -106,8 +100,7 @@ func (r *Result) AddLeaderChange(at time.Time, leader string) {
 
 // AddHistory tells of the history that was kept; err is why it is not whole.
 func (r *Result) AddHistory(kept history.Footer, err error) {
-	r.History = &History{Operations: kept.Operations, Lost: kept.Lost}
-	if err != nil {
+	if r.History = &kept; err != nil {
 		r.SetReason(err.Error())
 	}
 }

@@ -238,12 +238,6 @@ const (
 	histogramDigits = 3
 )
 
-// slot is the index of a value, 0 or more, among the counts.
-func slot(value int64) int {
-	power := max(bits.Len64(uint64(value))-halfBits-1, 0)
-	return power<<halfBits + int(value>>power)
-}
-
 // appendCount appends a number in the V2 encoding: zigzag, 7 bits per byte, 8 in the ninth.
 func appendCount(b []byte, n int64) []byte {
 	rest := uint64(n<<1) ^ uint64(n>>63)
@@ -285,8 +279,11 @@ func appendCounts(b []byte, of latencies) []byte {
 	return b
 }
 
+// clampedSlot is the index of a latency among the counts.
 func clampedSlot(latency time.Duration) int {
-	return slot(min(max(int64(latency), histogramMin), histogramMax))
+	value := min(max(int64(latency), histogramMin), histogramMax)
+	power := max(bits.Len64(uint64(value))-halfBits-1, 0)
+	return power<<halfBits + int(value>>power)
 }
 
 // encoders are reused, because each needs more memory than the histograms of a report.

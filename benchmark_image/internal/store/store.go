@@ -3,6 +3,8 @@
 // this one implements the protocol of one store, and alone knows its API.
 package store
 
+import "hash/fnv"
+
 // Operation is what a request asks of a store.
 type Operation uint8
 
@@ -60,6 +62,13 @@ type Answer struct {
 	Member   uint64 // that answered; 0 is none
 	Leader   uint64 // of Status: the member that leads; 0: none does
 	Endpoint string // of Locate: host:port
+}
+
+// MemberID names a member by an address, where its store has no number for it; never 0, which is none.
+func MemberID(address string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(address)) // it never fails
+	return max(h.Sum64(), 1)
 }
 
 // Code says why a request failed, whatever the store. Numbers and names are those of gRPC's status codes

@@ -210,7 +210,7 @@ func (a *all) serializable(result *Result) (problem *finding) {
 			result.Serializable.Switched++
 		}
 		bySession[s], byClient[o.Client] = o, o
-		if at := replaced.when(o); at < o.Invoked {
+		if at := replaced[o.Key].reached(o.ModRevision + 1); at < o.Invoked {
 			stale = append(stale, o.Invoked-at)
 		}
 	}
@@ -225,12 +225,10 @@ func (a *all) serializable(result *Result) (problem *finding) {
 	return problem
 }
 
-// replacements are the acknowledgements of the writes of each key.
-type replacements map[string]moments
-
-// replacements finds them; dated: there are no others, whose revisions are not known.
-func (a *all) replacements() (r replacements, dated bool) {
-	r, dated = make(replacements), true
+// replacements are the acknowledgements of the writes of each key; dated: there are no others, whose revisions are not
+// known.
+func (a *all) replacements() (r map[string]moments, dated bool) {
+	r, dated = make(map[string]moments), true
 	for i := range a.operations {
 		o := &a.operations[i]
 		if (o.Op == history.Put || o.Op == history.Txn) && o.Outcome == history.OK {
@@ -244,9 +242,4 @@ func (a *all) replacements() (r replacements, dated bool) {
 		writes.sort()
 	}
 	return r, dated
-}
-
-// when tells when the version that a read found was replaced; math.MaxInt64: no acknowledgement tells.
-func (r replacements) when(o *history.Operation) int64 {
-	return r[o.Key].reached(o.ModRevision + 1)
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"net"
 	"strconv"
 	"strings"
@@ -197,7 +196,7 @@ func (c *call) takeSelf(a *http1.Answer) *store.Failure {
 		return &store.Failure{Code: store.Internal, Text: "the member does not tell its address: is it a server of Consul? " +
 			a.Text()}
 	}
-	c.conn.self = id(net.JoinHostPort(self.Member.Addr, self.Member.Tags["port"]))
+	c.conn.self = store.MemberID(net.JoinHostPort(self.Member.Addr, self.Member.Tags["port"]))
 	return nil
 }
 
@@ -206,16 +205,9 @@ func (c *call) takeLeader(a *http1.Answer) *store.Failure {
 		return &store.Failure{Code: store.Internal, Text: "the member does not tell who leads: " + a.Text()}
 	}
 	if c.leader != "" {
-		c.answer.Leader = id(c.leader)
+		c.answer.Leader = store.MemberID(c.leader)
 	}
 	return nil
-}
-
-// id names a server by its address; never 0, which is none.
-func id(address string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(address)) // it never fails
-	return h.Sum64() | 1
 }
 
 // refusals are the errors after which nothing was changed: there was no leader to ask ('always safe to retry', says
@@ -253,8 +245,8 @@ const (
 const notThere = "doesn't exist"
 
 func appendRewrite(to []byte, ending string, r *store.Request) []byte {
-	value := base64.StdEncoding.EncodedLen(len(r.Head) + len(r.Value))
-	size := len(whichKey) + len(setKey) + len(setValue) + len(setEnd) + 2*jsonLength(r.Key) + value
+	key, value := len(appendJSON(to, r.Key))-len(to), base64.StdEncoding.EncodedLen(len(r.Head)+len(r.Value))
+	size := len(whichKey) + len(setKey) + len(setValue) + len(setEnd) + 2*key + value
 	to = http1.AppendEnd(append(to, "PUT /v1/txn"...), ending, size)
 	to = appendJSON(append(to, whichKey...), r.Key)
 	to = appendJSON(append(to, setKey...), r.Key)
@@ -289,20 +281,6 @@ func appendJSON(to, key []byte) []byte {
 		}
 	}
 	return to
-}
-
-// jsonLength is how many bytes appendJSON appends.
-func jsonLength(key []byte) int {
-	n := len(key)
-	for _, c := range key {
-		switch {
-		case c == '"' || c == '\\':
-			n++
-		case c < ' ':
-			n += len(`\u0000`) - 1
-		}
-	}
-	return n
 }
 
 // lastIndex is at what index of the log a transaction was carried out: that of the last of its results; 0: it tells

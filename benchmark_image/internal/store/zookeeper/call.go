@@ -116,10 +116,6 @@ type existenceCache struct {
 // another one when there are 80,000.
 const bits = 1 << 23
 
-func newExistenceCache() existenceCache {
-	return existenceCache{written: make([]atomic.Uint64, bits/64)}
-}
-
 // hash is FNV-1a.
 func hash(key []byte) uint64 {
 	h := uint64(14695981039346656037)

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"containernet-env/benchmark_image/internal/store"
@@ -80,17 +79,6 @@ type conn struct {
 	size int    // of the packet with its length; 0: the length is not complete
 	got  int    // bytes of it that were read
 	hole int    // bytes of data that are not kept
-}
-
-func newConn(p *Protocol, member string) *conn {
-	c := &conn{protocol: p, id: idOf(member), xid: max(p.FirstXid, 1), queue: make([]waiter, 16)}
-	timeout := p.Timeout
-	if timeout == 0 {
-		timeout = sessionTimeout
-	}
-	c.out = jute.AppendConnect(nil, int32(min(timeout.Milliseconds(), math.MaxInt32)))
-	c.queued = uint64(len(c.out))
-	return c
 }
 
 func (c *conn) Ready() bool { return c.interval > 0 && !c.broken }

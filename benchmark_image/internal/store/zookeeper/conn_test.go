@@ -137,7 +137,7 @@ func TestAPutIsACreateOrASet(t *testing.T) {
 		before := len(c.owner.answers)
 		got := put(step.key, step.refusals...)
 		assert.That(t, got == step.want, "%s: %s, want %s", step.key, got, step.want)
-		want := store.Answer{Revision: zxid, Term: 3, Member: idOf("m:1"), SecondTry: len(step.refusals) > 0}
+		want := store.Answer{Revision: zxid, Term: 3, Member: store.MemberID("m:1"), SecondTry: len(step.refusals) > 0}
 		assert.That(t, len(c.owner.answers) == before+1 && c.owner.answers[before] == want, "%s: %+v, %v, want %+v",
 			step.key, c.owner.answers[before:], c.owner.failures, want)
 	}
@@ -150,7 +150,7 @@ func TestAPutIsACreateOrASet(t *testing.T) {
 }
 
 func TestManyKeysAreGuessedByTheLastOnes(t *testing.T) {
-	g := newExistenceCache()
+	g := &New("").existence
 	const total = 4_000_000
 	wrong := 0
 	for i := range total {
@@ -166,7 +166,7 @@ func TestManyKeysAreGuessedByTheLastOnes(t *testing.T) {
 // TestReads: a sync that finds no root is one, and the read decides; one that fails leaves an answer that no call waits
 // for.
 func TestReads(t *testing.T) {
-	c, id := newClient(t, New("")), idOf("m:1")
+	c, id := newClient(t, New("")), store.MemberID("m:1")
 	found, absent := store.Answer{Keys: 1, Count: 1, Member: id}, store.Answer{Member: id}
 	var seen []string
 	visitor := visit(func(key, value []byte, revision int64) {
@@ -378,7 +378,7 @@ func TestAnEndOfTheSession(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
-	id := idOf("m:1")
+	id := store.MemberID("m:1")
 	for text, want := range map[string]store.Answer{
 		"Zxid: 0x300000007\nMode: leader\nNode count: 5\n":            {Member: id, Leader: id, Revision: zxid, Term: 3},
 		"Zxid: 0x5\nMode: standalone\n":                               {Member: id, Leader: id, Revision: 5},

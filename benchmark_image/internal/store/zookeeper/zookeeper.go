@@ -5,14 +5,16 @@ package zookeeper
 import (
 	"bufio"
 	"fmt"
-	"hash/fnv"
 	"io"
+	"math"
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"containernet-env/benchmark_image/internal/store"
+	"containernet-env/benchmark_image/internal/store/zookeeper/jute"
 )
 
 // DefaultEndpoint is where a member on this machine serves clients unless it is configured otherwise.
@@ -28,7 +30,7 @@ const sessionTimeout = 30 * time.Second
 
 // Protocol implements store.Protocol.
 type Protocol struct {
-	// Timeout is after which silence members are to end a session; 0: 30 s. They may choose another one.
+	// Timeout is after which silence members are to end a session. They may choose another one.
 	Timeout time.Duration
 	// FirstXid is the number of the first request of each connection; 0: 1. It is for tests.
 	FirstXid int32
@@ -40,7 +42,8 @@ type Protocol struct {
 // New makes a protocol for keys that are znodes below the one with the path chroot; "": below the root. What it learns
 // of keys serves all its connections.
 func New(chroot string) *Protocol {
-	return &Protocol{Timeout: sessionTimeout, chroot: chroot, existence: newExistenceCache()}
+	return &Protocol{Timeout: sessionTimeout, chroot: chroot,
+		existence: existenceCache{written: make([]atomic.Uint64, bits/64)}}
 }
 
 // Traits implements store.Protocol.
@@ -49,17 +52,15 @@ func (p *Protocol) Traits() store.Traits {
 }
 
 // NewConn implements store.Protocol.
-func (p *Protocol) NewConn(member string) store.Conn { return newConn(p, member) }
+func (p *Protocol) NewConn(member string) store.Conn {
+	c := &conn{protocol: p, id: store.MemberID(member), xid: max(p.FirstXid, 1), queue: make([]waiter, 16)}
+	c.out = jute.AppendConnect(nil, int32(min(p.Timeout.Milliseconds(), math.MaxInt32)))
+	c.queued = uint64(len(c.out))
+	return c
+}
 
 // NewCall implements store.Protocol.
 func (p *Protocol) NewCall(owner store.Owner) store.Call { return &call{owner: owner} }
-
-// idOf gives a member a number that is the same for the same address, and never 0.
-func idOf(member string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(member)) // it never fails
-	return max(h.Sum64(), 1)
-}
 
 // maxStatus bounds what a member says of its status, in bytes.
 const maxStatus = 64 << 10
@@ -75,7 +76,7 @@ func (*Protocol) Status(connection net.Conn, member string) (store.Answer, error
 	if err != nil && len(text) == 0 {
 		return store.Answer{}, fmt.Errorf("ask for its status: %w", err)
 	}
-	return parseStatus(string(text), idOf(member))
+	return parseStatus(string(text), store.MemberID(member))
 }
 
 // parseStatus reads an answer to 'srvr' of the member with that id.
