@@ -179,7 +179,7 @@ func TestFlagsMakeTheSpecThatABodyMakes(t *testing.T) {
 func TestPutWritesTheConfiguredKeys(t *testing.T) {
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 2, nil)
-		endpoints := "--endpoints=" + spec.JoinEndpoints(cluster.Endpoints())
+		endpoints := "--endpoints=" + strings.Join(cluster.Endpoints(), ",")
 		status, stdout, stderr := call(t, w, "put", endpoints, "--total=500", "--clients=10", "--conns=4", "--key-size=4",
 			"--val-size=64", "--sequential-keys", "--prefix=w/")
 		assert.That(t, status == ExitOK && stderr == "" && strings.HasPrefix(stdout, "\nSummary:\n  Total:\t") &&

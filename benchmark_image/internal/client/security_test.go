@@ -43,7 +43,7 @@ func TestCertificatesAndPasswordsAreReadFromFiles(t *testing.T) {
 	users := &etcdtest.Users{Name: "root", Password: "a secret"}
 	cluster := etcdtest.Start(t, 2, etcdtest.Secured(authority.Server(tls.VersionTLS13)), users.Option())
 	ca, certificate, key := authority.Files()
-	args := []string{"put", "--endpoints=" + spec.JoinEndpoints(cluster.Endpoints()), "--total=100", "--clients=10",
+	args := []string{"put", "--endpoints=" + strings.Join(cluster.Endpoints(), ","), "--total=100", "--clients=10",
 		"--conns=2", "--dial-timeout=60s",
 		"--cacert=" + ca, "--cert=" + certificate, "--key=" + key, "--user=root"}
 	with := func(more ...string) []string { return append(append([]string(nil), args...), more...) }

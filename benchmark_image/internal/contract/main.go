@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -27,23 +28,14 @@ const (
 const howToMake = "`go generate ./...` in benchmark_image"
 
 func main() {
-	if err := write(); err != nil {
+	files, err := generated()
+	for path, content := range files {
+		err = errors.Join(err, os.WriteFile(path, []byte(content), 0o644))
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "contract: %v\n", err)
 		os.Exit(1)
 	}
-}
-
-func write() error {
-	files, err := generated()
-	if err != nil {
-		return err
-	}
-	for path, content := range files {
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func generated() (map[string]string, error) {
@@ -105,31 +97,27 @@ var quotedText = regexp.MustCompile(`"[^"]+"`)
 // table has the parameters that all operations have, or the others with their operations.
 func table(ofAll bool) string {
 	var b strings.Builder
+	of, line := "of | ", "--- | "
 	if ofAll {
-		b.WriteString("| field | type | unit | range | default | meaning |\n| --- | --- | --- | --- | --- | --- |\n")
-	} else {
-		b.WriteString("| field | of | type | unit | range | default | meaning |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+		of, line = "", ""
 	}
+	fmt.Fprintf(&b, "| field | %stype | unit | range | default | meaning |\n", of)
+	fmt.Fprintf(&b, "| --- | %s--- | --- | --- | --- | --- |\n", line)
 	for _, p := range spec.Parameters {
 		if ofAll != (len(p.Operations) == len(spec.Operations)) {
 			continue
 		}
 		fmt.Fprintf(&b, "| `%s` |", p.Name)
 		if !ofAll {
-			names := []string{}
+			var names []string
 			for _, operation := range p.Operations {
 				names = append(names, operation.Name())
 			}
 			fmt.Fprintf(&b, " %s |", strings.Join(names, ", "))
 		}
-		allowed := []string{}
-		for _, text := range []string{p.Bounds(), p.Rule} {
-			if text != "" {
-				allowed = append(allowed, text)
-			}
-		}
+		allowed := strings.Trim(p.Bounds()+"; "+p.Rule, "; ")
 		fmt.Fprintf(&b, " %s | %s | %s | %s | %s |\n", jsonType(p), p.Unit,
-			quotedText.ReplaceAllString(strings.Join(allowed, "; "), "`$0`"), shownDefault(p), p.Usage)
+			quotedText.ReplaceAllString(allowed, "`$0`"), shownDefault(p), p.Usage)
 	}
 	return strings.ReplaceAll(b.String(), "  ", " ")
 }

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -26,6 +27,10 @@ type Parameter struct {
 	Optional bool     // the zero value means: not given; it cannot be given
 	Choices  []string // of a text
 	Form     string   // what is allowed, where the fields above do not say it
+	Store    string   // that alone has it; empty: all do
+
+	// Valid tells whether a text has its form, and what is allowed where Allowed does not say it; nil: all texts have.
+	Valid func(text string) (allowed string, ok bool)
 
 	Unit    string
 	Default string // text of the default, where the zero value does not say it
@@ -92,7 +97,7 @@ func (p *Parameter) Value(s *Spec) any {
 	case *time.Duration:
 		return place.Seconds()
 	case *[]string:
-		return JoinEndpoints(*place)
+		return strings.Join(*place, ",")
 	default:
 		return reflect.ValueOf(place).Elem().Interface()
 	}
@@ -152,10 +157,13 @@ func (p *Parameter) SetText(s *Spec, text string) error {
 		*place, err = ParseEndpoints(text)
 		return err
 	}
-	if err != nil {
-		return fmt.Errorf("allowed: %s", p.allowedText())
+	switch {
+	case err == nil:
+		return nil
+	case p.Kind() == KindSeconds:
+		return fmt.Errorf("allowed: a duration such as 1.5s, in %s seconds", p.Bounds())
 	}
-	return nil
+	return fmt.Errorf("allowed: %s", p.Allowed())
 }
 
 // Text is the inverse of SetText; empty for a parameter that is not given.
@@ -189,12 +197,15 @@ func (p *Parameter) check(s *Spec) *Problem {
 		return nil
 	}
 	n := p.number(s)
-	ok := n >= p.Min && (p.Max == 0 || n <= p.Max) && !(p.Open && n == p.Min)
+	allowed, ok := "", n >= p.Min && (p.Max == 0 || n <= p.Max) && !(p.Open && n == p.Min)
 	if p.Choices != nil {
 		ok = slices.Contains(p.Choices, p.Value(s).(string))
 	}
+	if ok && p.Valid != nil {
+		allowed, ok = p.Valid(p.Value(s).(string))
+	}
 	if !ok {
-		return s.problem(p, p.Allowed())
+		return s.problem(p, cmp.Or(allowed, p.Allowed()))
 	}
 	return nil
 }
@@ -243,11 +254,4 @@ func (p *Parameter) Allowed() string {
 		return "true or false"
 	}
 	return "a string: " + p.Bounds()
-}
-
-func (p *Parameter) allowedText() string {
-	if p.Kind() == KindSeconds {
-		return "a duration such as 1.5s, in " + p.Bounds() + " seconds"
-	}
-	return p.Allowed()
 }

@@ -90,7 +90,7 @@ type Spec struct {
 	SpanKeys     int // 0: one key
 
 	Chroot                          string // of the store ZooKeeper: the znode below which keys are; empty: the root
-	PutPath, GetPath                string // of the store HTTP: templates with KeyInTemplate
+	PutPath, GetPath                string // of the store HTTP: templates with keyvalue.Placeholder
 	PutCodes, GetCodes, AbsentCodes string // empty: the default
 
 	History bool
@@ -177,14 +177,17 @@ func parameter(p Parameter) *Parameter {
 	return &p
 }
 
-// fileParameter describes the name of a file on the machine of the client.
-func fileParameter(name, flag, rule, usage string) *Parameter {
+// fileParameter describes the name of a file on the machine of the client; store is that which alone has it.
+func fileParameter(name, flag, store, rule, usage string) *Parameter {
 	return parameter(Parameter{
-		Name: name, Flag: flag, Max: MaxFileName, Optional: true,
-		Form:  "at most 512 bytes of Unicode text, none of them zero",
+		Name: name, Flag: flag, Max: MaxFileName, Optional: true, Store: store,
+		Form: "at most 512 bytes of Unicode text, none of them zero", Valid: withoutZero,
 		Usage: usage, Rule: rule,
 	})
 }
+
+// withoutZero is of keys too: a range that ends with a zero byte means all keys to etcd.
+func withoutZero(text string) (allowed string, ok bool) { return "", !strings.Contains(text, "\x00") }
 
 // The HTTP status codes that answers to the store HTTP have where nothing else is said.
 const (
@@ -196,7 +199,8 @@ const (
 // codesParameter describes the HTTP status codes that tell of something.
 func codesParameter(name, flag string, operations []Operation, byDefault, of string) *Parameter {
 	return parameter(Parameter{
-		Name: name, Flag: flag, Operations: operations, Max: 64, Optional: true, Form: codesForm, Default: byDefault,
+		Name: name, Flag: flag, Operations: operations, Max: 64, Optional: true, Store: HTTP, Default: byDefault,
+		Form: codesForm, Valid: areCodes,
 		Usage: "of the store http: HTTP status codes of " + of, Rule: "only of the store http",
 	})
 }
@@ -265,19 +269,19 @@ var (
 		Usage: "another seed of all but the values: of the schedule, the key order and which requests of a mixed load " +
 			"are writes",
 	})
-	paramCAFile = fileParameter("caFile", "cacert", "",
+	paramCAFile = fileParameter("caFile", "cacert", "", "",
 		"file with the certificates of the CAs that sign the members' certificates: connections are secured with TLS")
-	paramCertFile = fileParameter("certFile", "cert", "only together with `caFile` and `keyFile`",
+	paramCertFile = fileParameter("certFile", "cert", "", "only together with `caFile` and `keyFile`",
 		"file with the client's own certificate")
-	paramKeyFile = fileParameter("keyFile", "key", "only together with `certFile`",
+	paramKeyFile = fileParameter("keyFile", "key", "", "only together with `certFile`",
 		"file with the private key of the client's certificate")
 	paramUser = parameter(Parameter{
 		Name: "user", Flag: "user", Max: MaxUser, Optional: true, Form: "at most 256 bytes of Unicode text without a colon",
 		Usage: "user to log in as; the password is in `passwordFile`, or in the environment variable " + PasswordVariable,
 	})
-	paramPasswordFile = fileParameter("passwordFile", "password-file", "only together with `user`",
+	paramPasswordFile = fileParameter("passwordFile", "password-file", "", "only together with `user`",
 		"file with the user's password on its first line")
-	paramTokenFile = fileParameter("tokenFile", "token-file", "only with the store consul",
+	paramTokenFile = fileParameter("tokenFile", "token-file", Consul, "only with the store consul",
 		"of the store consul: file with the token (ACLs) on its first line")
 	paramKeySize = parameter(Parameter{
 		Name: "keySize", Flag: "key-size", Unit: "bytes", Min: 1, Max: 1024, Optional: true, Default: "8; reads: none",
@@ -300,7 +304,7 @@ var (
 	})
 	paramKeyPrefix = parameter(Parameter{
 		Name: "keyPrefix", Field: "Prefix", Flag: "prefix", RangeFlag: "key-prefix", Max: MaxKeyText,
-		Form:  "at most 4096 bytes of Unicode text, none of them zero",
+		Form: "at most 4096 bytes of Unicode text, none of them zero", Valid: withoutZero,
 		Usage: "prefix of each generated key",
 	})
 	paramValSize = parameter(Parameter{
@@ -337,7 +341,7 @@ var (
 	})
 	paramKey = parameter(Parameter{
 		Name: "key", Flag: "KEY", Operations: []Operation{Range}, Max: MaxKeyText,
-		Form:    "1..4096 bytes of Unicode text, none of them zero",
+		Form: "1..4096 bytes of Unicode text, none of them zero", Valid: withoutZero,
 		Default: "required, unless there is keySize",
 		Usage:   "the key to read, or the first key of a range scan", Rule: "together with `keySize` only for `verify`",
 	})
@@ -345,6 +349,12 @@ var (
 		Name: "endRange", Field: "End", Flag: "END", Operations: []Operation{Range}, Max: MaxKeyText,
 		Form: `at most 4096 bytes of Unicode text that sort after key; empty: only key; one zero byte ("\u0000"): ` +
 			"all keys from key on",
+		Valid: func(text string) (allowed string, ok bool) {
+			if text == AllKeys {
+				return "", true
+			}
+			return withoutZero(text)
+		},
 		Usage: "end of the range scan, exclusive",
 	})
 	paramIsPrefix = parameter(Parameter{
@@ -391,19 +401,21 @@ var (
 		Usage: "each read is a range scan of this many consecutive generated keys, from the next key on",
 		Rule:  "only with `keySize`, and without `key`",
 	})
-	paramChroot = parameter(Parameter{
-		Name: "chroot", Flag: "chroot", Max: MaxTemplate, Optional: true, Form: chrootForm,
+	_ = parameter(Parameter{
+		Name: "chroot", Flag: "chroot", Max: MaxTemplate, Optional: true,
+		Form: chrootForm, Valid: isChroot, Store: ZooKeeper,
 		Usage: "of the store zookeeper: the znode below which the keys are, which has to be there; else the root",
 		Rule:  "only with the store zookeeper",
 	})
 	paramPutPath = parameter(Parameter{
 		Name: "putPath", Flag: "put-path", Operations: []Operation{Put, Mixed}, Max: MaxTemplate, Optional: true,
-		Form:  templateForm,
+		Form: templateForm, Valid: isTemplate, Store: HTTP,
 		Usage: "of the store http: where a value is put, with {key} for the key, such as /v0/entity?id={key}&ack=2",
 		Rule:  "required of the store http, and only with it",
 	})
 	paramGetPath = parameter(Parameter{
-		Name: "getPath", Flag: "get-path", Operations: reads, Max: MaxTemplate, Optional: true, Form: templateForm,
+		Name: "getPath", Flag: "get-path", Operations: reads, Max: MaxTemplate, Optional: true,
+		Form: templateForm, Valid: isTemplate, Store: HTTP,
 		Usage: "of the store http: where a value is read, with {key} for the key",
 		Rule:  "required of the store http, and only with it",
 	})

@@ -30,11 +30,6 @@ func (s *Spec) files() []*Parameter {
 }
 
 func (s *Spec) validateSecurity() *Problem {
-	for _, p := range s.files() {
-		if strings.Contains(p.Value(s).(string), "\x00") {
-			return s.problem(p, p.Allowed())
-		}
-	}
 	switch {
 	case s.CertFile != "" && s.CAFile == "":
 		return s.problem(paramCertFile, "only together with a CA: there is no TLS without one")

@@ -58,18 +58,15 @@ func (s *Spec) DistinctKeys() int {
 		return s.KeySpace
 	}
 	keys := s.Total
-	if s.Total == 0 || s.WarmupDuration > 0 && s.newKeys() {
+	// Every request writes another key, where the key space is large enough.
+	newKeys := s.Operation == Put && (s.Order() == Sequential || s.Order() == Shuffled)
+	if s.Total == 0 || s.WarmupDuration > 0 && newKeys {
 		keys += DurationKeySpace
 	}
 	if s.Operation == Put || s.Operation == Mixed {
 		keys += s.WarmupRequests
 	}
 	return min(keys, MaxKeySpace)
-}
-
-// newKeys tells whether every request writes another key, where the key space is large enough.
-func (s *Spec) newKeys() bool {
-	return s.Operation == Put && (s.Order() == Sequential || s.Order() == Shuffled)
 }
 
 // DrawSeed is the seed of all that is drawn but the values.

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -46,7 +47,6 @@ var unsupported = map[string][]feature{
 			"at most %d bytes: ZooKeeper takes packets of less than 1 MiB (jute.maxbuffer)", zookeeper.MaxValue)},
 		{paramUser, given(paramUser), "none: there is no authentication in loads for ZooKeeper"},
 		{paramCAFile, (*Spec).Secured, "none: there is no TLS in loads for ZooKeeper"},
-		{paramChroot, func(s *Spec) bool { return s.Chroot != "" && !isChroot(s.Chroot) }, chrootForm},
 	}, noSpans("ZooKeeper has no ranges of keys")...),
 	Consul: append([]feature{
 		{paramUser, given(paramUser), "none: Consul knows tokens, see tokenFile"},
@@ -69,16 +69,6 @@ var unsupported = map[string][]feature{
 		{paramGetPath, func(s *Spec) bool { return s.Operation.Reads() && s.GetPath == "" },
 			"required, for reads: " + templateForm},
 	}, noSpans("a service of which only URLs are known has no ranges")...),
-}
-
-// own are the parameters that one store alone has.
-var own = []struct {
-	store      string
-	parameters []*Parameter
-}{
-	{ZooKeeper, []*Parameter{paramChroot}},
-	{Consul, []*Parameter{paramTokenFile}},
-	{HTTP, []*Parameter{paramPutPath, paramGetPath, paramPutCodes, paramGetCodes, paramAbsentCodes}},
 }
 
 // noSpans is of stores that only read single keys.
@@ -107,11 +97,9 @@ func isPath(key string) bool {
 }
 
 func (s *Spec) validateStore() *Problem {
-	for _, of := range own {
-		for _, p := range of.parameters {
-			if of.store != s.Store && given(p)(s) {
-				return s.problem(p, fmt.Sprintf("only together with the store %q", of.store))
-			}
+	for _, p := range Parameters {
+		if p.Store != "" && p.Store != s.Store && given(p)(s) {
+			return s.problem(p, fmt.Sprintf("only together with the store %q", p.Store))
 		}
 	}
 	for _, missing := range unsupported[s.Store] {
@@ -119,29 +107,13 @@ func (s *Spec) validateStore() *Problem {
 			return s.problem(missing.parameter, missing.allowed)
 		}
 	}
-	if s.Store != HTTP {
-		return nil
-	}
-	for _, p := range []*Parameter{paramPutPath, paramGetPath} {
-		if text := p.Value(s).(string); p.Of(s.Operation) && !isTemplate(text) {
-			return s.problem(p, templateForm)
-		}
-	}
-	for _, p := range []*Parameter{paramPutCodes, paramGetCodes, paramAbsentCodes} {
-		if _, err := Codes(p.Value(s).(string)); err != nil {
-			return s.problem(p, codesForm+"; "+err.Error())
-		}
-	}
 	for _, code := range s.AbsentKeyCodes() {
-		if s.Operation.Reads() && slices.Contains(s.FoundCodes(), code) {
+		if s.Store == HTTP && s.Operation.Reads() && slices.Contains(s.FoundCodes(), code) {
 			return s.problem(paramAbsentCodes, fmt.Sprintf("other codes than %d, with which a read finds its key", code))
 		}
 	}
 	return nil
 }
-
-// KeyInTemplate stands for the key in the template of a URL.
-const KeyInTemplate = "{key}"
 
 const (
 	chrootForm = "the path of a znode: names of visible ASCII characters, none of them '.' or '..', with a slash before " +
@@ -151,31 +123,29 @@ const (
 )
 
 // isChroot tells whether a text is the path of a znode that is not the root (PathUtils.validatePath).
-func isChroot(text string) bool {
-	for _, c := range []byte(text) {
-		if c <= ' ' || c > '~' {
-			return false
-		}
-	}
-	return text != "/" && path.IsAbs(text) && path.Clean(text) == text
+func isChroot(text string) (allowed string, ok bool) {
+	return chrootForm, isVisible(text) && text != "/" && path.IsAbs(text) && path.Clean(text) == text
+}
+
+// isVisible tells whether a text has visible ASCII characters alone.
+func isVisible(text string) bool {
+	return !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
 // isTemplate tells whether a text is a template of a URL, from the path on (RFC 9112 section 3.2.1).
-func isTemplate(text string) bool {
-	for _, c := range []byte(text) {
-		if c <= ' ' || c > '~' || c == '#' {
-			return false
-		}
-	}
-	return strings.HasPrefix(text, "/") && strings.Count(text, KeyInTemplate) == 1 &&
-		!strings.ContainsAny(strings.Replace(text, KeyInTemplate, "", 1), "{}")
+func isTemplate(text string) (allowed string, ok bool) {
+	before, after, has := strings.Cut(text, keyvalue.Placeholder)
+	ok = has && isVisible(text) && strings.HasPrefix(text, "/") && !strings.ContainsAny(before+after, "{}#")
+	return templateForm, ok
 }
 
-// Codes reads a list of HTTP status codes; the empty text is an empty list.
-func Codes(text string) (codes []int, err error) {
-	if text == "" {
-		return nil, nil
-	}
+func areCodes(text string) (allowed string, ok bool) {
+	_, err := codes(text)
+	return fmt.Sprint(codesForm, "; ", err), err == nil
+}
+
+// codes reads a list of HTTP status codes, which is not empty.
+func codes(text string) (codes []int, err error) {
 	seen := make(map[int]bool)
 	for field := range strings.SplitSeq(text, ",") {
 		code, err := strconv.Atoi(field)
@@ -193,11 +163,7 @@ func Codes(text string) (codes []int, err error) {
 
 // statusCodes is the value of one of the parameters of status codes, with its default filled in.
 func (s *Spec) statusCodes(p *Parameter) []int {
-	text := p.Value(s).(string)
-	if text == "" {
-		text = p.Default
-	}
-	codes, _ := Codes(text) // a Spec that is valid has no others
+	codes, _ := codes(cmp.Or(p.Value(s).(string), p.Default)) // a Spec that is valid has no others
 	return codes
 }
 

@@ -64,13 +64,10 @@ func (s *Spec) validateLoad() *Problem {
 	return nil
 }
 
-// validateKeyOrder checks which generated keys there are, and their order. No key holds a zero byte: a range that ends
-// with one means all keys to etcd.
+// validateKeyOrder checks which generated keys there are, and their order.
 func (s *Spec) validateKeyOrder() *Problem {
 	drawn := s.KeyOrder == Uniform || s.KeyOrder == Zipfian || s.Operation != Put
 	switch {
-	case strings.Contains(s.Prefix, "\x00"):
-		return s.problem(paramKeyPrefix, paramKeyPrefix.Allowed())
 	case s.Sequential && s.KeyOrder != "" && s.KeyOrder != Sequential:
 		return s.problem(paramKeyOrder, "not together with sequential keys")
 	case s.ZipfExponent != DefaultZipfExponent && s.KeyOrder != Zipfian:
@@ -127,12 +124,8 @@ func (s *Spec) validateNamed() *Problem {
 		return s.problem(paramSpanKeys, "only together with a key size, and without a key")
 	case s.Key == "" && !s.KeyIsPrefix:
 		return s.problem(paramKey, "a key of at least 1 byte, or a key size and a key space")
-	case strings.Contains(s.Key, "\x00"):
-		return s.problem(paramKey, paramKey.Allowed())
 	case s.End != "" && s.KeyIsPrefix:
 		return s.problem(paramEndRange, "either the end of a span or a prefix")
-	case s.End != AllKeys && strings.Contains(s.End, "\x00"):
-		return s.problem(paramEndRange, paramEndRange.Allowed())
 	case s.End != "" && s.End != AllKeys && s.End <= s.Key:
 		return s.problem(paramEndRange, fmt.Sprintf(
 			"a key that sorts after the key %.200q: the end of a range is not part of it", s.Key))
@@ -194,9 +187,6 @@ func ParseEndpoints(text string) ([]string, error) {
 	}
 	return endpoints, nil
 }
-
-// JoinEndpoints is the inverse of ParseEndpoints.
-func JoinEndpoints(endpoints []string) string { return strings.Join(endpoints, ",") }
 
 func checkEndpoints(endpoints []string) error {
 	if len(endpoints) == 0 {
