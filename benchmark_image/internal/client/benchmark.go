@@ -19,15 +19,13 @@ type benchmark struct {
 	spec     *spec.Spec
 	result   *report.Result
 	progress progress
-	seconds  bool   // the text report has a row for every second
-	id       uint64 // of the run
-	promises *load.Promises
+	seconds  bool            // the text report has a row for every second
+	id       uint64          // of the run
 	history  *history.Writer // nil: none is kept
 }
 
 // run runs the warm-up, and the measurement right after it, and completes the result.
 func (b *benchmark) run(ctx context.Context, transport load.Transport) {
-	b.promises = promises(b.spec)
 	options := b.options(ctx)
 	if ctx.Err() != nil {
 		b.result.Complete(load.Result{Reason: context.Cause(ctx).Error()}, nil)
@@ -85,14 +83,19 @@ func (b *benchmark) options(ctx context.Context) (options load.Options) {
 	if s.TargetLeader {
 		members = 1
 	}
+	tracked := 0 // keys whose acknowledged writes reads are held against
+	if s.Operation == spec.Mixed && s.Verify {
+		tracked = s.DistinctKeys()
+	}
+	promises := load.NewPromises(tracked)
 	options = load.Options{
 		Clients:      s.Clients,
 		Members:      members,
-		Targeter:     targeter(s, b.promises),
+		Targeter:     targeter(s, promises),
 		RequireFound: requireFound(s),
 		Stall:        s.StallTimeout,
 		ID:           b.id,
-		Promises:     b.promises,
+		Promises:     promises,
 		History:      b.history,
 		World:        b.world,
 	}

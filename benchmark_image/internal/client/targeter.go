@@ -36,14 +36,6 @@ func targeter(s *spec.Spec, promises *load.Promises) load.Targeter {
 	return &load.Mixed{Puts: puts, Reads: reads, Ratio: s.PutRatio, Draw: keys.NewDraw(s.DrawSeed(), keys.StreamKinds).At}
 }
 
-// promises gives room for what the store acknowledges, key by key where reads are held against it.
-func promises(s *spec.Spec) *load.Promises {
-	if s.Operation == spec.Mixed && s.Verify {
-		return load.NewPromises(s.DistinctKeys())
-	}
-	return load.NewPromises(0)
-}
-
 func order(s *spec.Spec) keys.Order {
 	switch s.Order() {
 	case spec.Uniform:

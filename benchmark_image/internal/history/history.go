@@ -160,8 +160,7 @@ type Writer struct {
 
 	mu    sync.Mutex
 	batch []Entry
-	kept  int
-	lost  int
+	held  Footer
 }
 
 // NewWriter begins a history of generated keys of the given prefix and size, at a time of CLOCK_MONOTONIC.
@@ -188,9 +187,9 @@ func (w *Writer) Add(e Entry) {
 func (w *Writer) hand() {
 	select {
 	case w.full <- w.batch:
-		w.kept += len(w.batch)
+		w.held.Operations += len(w.batch)
 	default:
-		w.lost += len(w.batch)
+		w.held.Lost += len(w.batch)
 		w.batch = w.batch[:0]
 		return
 	}
@@ -205,12 +204,12 @@ func (w *Writer) hand() {
 func (w *Writer) Close() (Footer, error) {
 	w.mu.Lock()
 	w.full <- w.batch // the run is over: here it may take its time
-	w.kept += len(w.batch)
+	w.held.Operations += len(w.batch)
 	w.batch = nil
 	w.mu.Unlock()
 	close(w.full)
 	w.over.Wait()
-	return Footer{Operations: w.kept, Lost: w.lost}, w.err
+	return w.held, w.err
 }
 
 // newGzip compresses as fast as it can.
@@ -246,7 +245,7 @@ func (w *Writer) write(to io.Writer) error {
 	}
 	if failed == nil {
 		w.mu.Lock()
-		footer := Footer{Operations: w.kept, Lost: w.lost}
+		footer := w.held
 		w.mu.Unlock()
 		failed = lines.Encode(footer)
 	}

@@ -55,15 +55,6 @@ func (a *answers) reset() {
 	}
 }
 
-// endsHere tells whether the end of the connection is that of the answer.
-func (a *answers) endsHere() bool {
-	if a.next != toTheEnd {
-		return false
-	}
-	a.answer.Body = a.body
-	return true
-}
-
 // feed takes what has come. whole tells that the answer is; rest is what came behind it. keep: the whole body is
 // wanted.
 func (a *answers) feed(b []byte, keep bool) (rest []byte, whole bool, err error) {

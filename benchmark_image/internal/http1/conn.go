@@ -42,7 +42,7 @@ type Owner interface {
 	Answered(answer *Answer, failure *store.Failure)
 }
 
-// Conn is one connection. It is not safe for concurrent use.
+// Conn is one connection: a store.Conn, but for Start. It is not safe for concurrent use.
 type Conn struct {
 	owner Owner // of the request under way; nil: there is none
 	keep  bool  // its owner wants the answer's body
@@ -70,16 +70,12 @@ func NewConn(headers ...string) *Conn {
 // Ready implements store.Conn: there is no opening.
 func (c *Conn) Ready() bool { return !c.broken }
 
-// Answered implements store.Conn.
 func (c *Conn) Answered() bool { return c.answered }
 
-// Closing implements store.Conn.
 func (c *Conn) Closing() bool { return c.closing }
 
-// Waits implements store.Conn.
 func (c *Conn) Waits() bool { return false }
 
-// Active implements store.Conn.
 func (c *Conn) Active() int {
 	if c.owner == nil {
 		return 0
@@ -104,7 +100,6 @@ func (c *Conn) Start(owner Owner, head, tail []byte, keep bool) {
 	c.answers.reset()
 }
 
-// Output implements store.Conn.
 func (c *Conn) Output() []byte {
 	if len(c.out) > 0 {
 		return c.out
@@ -112,7 +107,6 @@ func (c *Conn) Output() []byte {
 	return c.tail
 }
 
-// Wrote implements store.Conn.
 func (c *Conn) Wrote(n int) {
 	c.begun = true
 	if len(c.out) > 0 {
@@ -160,7 +154,6 @@ var (
 	errWithin = errors.New("the member closed the connection within an answer")
 )
 
-// Feed implements store.Conn.
 func (c *Conn) Feed(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -197,7 +190,8 @@ func (c *Conn) EOF() error {
 		return nil // members close connections that are idle
 	case !c.answers.started:
 		return errClosed
-	case c.answers.endsHere():
+	case c.answers.next == toTheEnd:
+		c.answers.end()
 		c.finish(false)
 		return nil
 	}

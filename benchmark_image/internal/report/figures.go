@@ -105,7 +105,11 @@ type ByOperation struct {
 }
 
 func newFigures(run *load.Result, recorded *Recorder, requests int, mixed bool) Figures {
-	sent, failed, unknown, abandoned := recorded.total()
+	sent, failed, unknown, abandoned := 0, 0, 0, 0
+	for i := range recorded.kinds {
+		k := &recorded.kinds[i]
+		sent, failed, unknown, abandoned = sent+k.sent(), failed+k.failed, unknown+k.unknown, abandoned+k.abandoned
+	}
 	f := Figures{
 		Requests:    requests,
 		Failed:      run.Failed,

@@ -147,15 +147,6 @@ func (r *Recorder) kindFigures(kind load.Kind) *ByOperation {
 	}
 }
 
-// total adds up the counts of all kinds.
-func (r *Recorder) total() (sent, failed, unknown, abandoned int) {
-	for i := range r.kinds {
-		k := &r.kinds[i]
-		sent, failed, unknown, abandoned = sent+k.sent(), failed+k.failed, unknown+k.unknown, abandoned+k.abandoned
-	}
-	return sent, failed, unknown, abandoned
-}
-
 // secondsOfClock has one entry for each second from the first start of a good request to the last one.
 type secondsOfClock struct {
 	epoch  time.Time

@@ -237,12 +237,6 @@ func (d *drive) checkDown(l *loop, since, limit time.Duration) {
 	}
 }
 
-func (l *loop) answered() {
-	if l.drive != nil {
-		l.drive.downSince = 0
-	}
-}
-
 // Drive implements load.Transport.
 func (t *Transport) Drive(ctx context.Context, clients int, run *load.Run) {
 	if t.options.TargetLeader {

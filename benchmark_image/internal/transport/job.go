@@ -85,8 +85,8 @@ func (j *job) ended(well bool) {
 	l := j.conn.loop
 	j.link = nil
 	l.deadlines.remove(j)
-	if well {
-		l.answered()
+	if well && l.drive != nil {
+		l.drive.downSince = 0
 	}
 }
 

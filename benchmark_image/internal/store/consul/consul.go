@@ -26,10 +26,8 @@ type Protocol struct {
 	Default bool
 }
 
-// Traits implements store.Protocol.
 func (p Protocol) Traits() store.Traits { return store.Traits{Name: "HTTP/1.1", Security: p.Secured} }
 
-// NewConn implements store.Protocol.
 func (p Protocol) NewConn(member string) store.Conn {
 	relaxed := "?raw&stale"
 	if p.Default {
@@ -44,7 +42,6 @@ func (p Protocol) NewConn(member string) store.Conn {
 	}
 }
 
-// NewCall implements store.Protocol.
 func (Protocol) NewCall(owner store.Owner) store.Call { return &call{owner: owner} }
 
 // index is the header with the index of Consul's log at which the key was last written: KVS.Get in

@@ -26,19 +26,16 @@ type Protocol struct {
 	HTTP2   h2.Options     // for tests
 }
 
-// Traits implements store.Protocol.
 func (p Protocol) Traits() store.Traits {
 	return store.Traits{Name: "HTTP/2", Security: p.Secured, NeedsLogin: p.User != nil}
 }
 
-// NewConn implements store.Protocol.
 func (p Protocol) NewConn(member string) store.Conn {
 	options := p.HTTP2
 	options.Secure = p.Secured != nil
 	return &conn{Conn: h2.NewConn(member, wire.Methods[:], options), user: p.User}
 }
 
-// NewCall implements store.Protocol.
 func (p Protocol) NewCall(owner store.Owner) store.Call {
 	c := &call{owner: owner, user: p.User, secure: p.Secured != nil}
 	c.stream.Owner = c

@@ -24,12 +24,10 @@ type Protocol struct {
 	Absent   []int          // of one that found none
 }
 
-// Traits implements store.Protocol.
 func (p *Protocol) Traits() store.Traits {
 	return store.Traits{Name: "HTTP/1.1", Security: p.Secured, Leaderless: true}
 }
 
-// NewConn implements store.Protocol.
 func (p *Protocol) NewConn(member string) store.Conn {
 	c := &conn{Conn: http1.NewConn(), protocol: p}
 	c.put, c.afterPut, _ = strings.Cut("PUT "+p.Put, Placeholder)
@@ -39,7 +37,6 @@ func (p *Protocol) NewConn(member string) store.Conn {
 	return c
 }
 
-// NewCall implements store.Protocol.
 func (*Protocol) NewCall(owner store.Owner) store.Call { return &call{owner: owner} }
 
 // conn implements store.Conn.

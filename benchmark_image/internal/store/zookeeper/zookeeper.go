@@ -46,12 +46,10 @@ func New(chroot string) *Protocol {
 		existence: existenceCache{written: make([]atomic.Uint64, bits/64)}}
 }
 
-// Traits implements store.Protocol.
 func (p *Protocol) Traits() store.Traits {
 	return store.Traits{Name: "ZooKeeper's protocol", Status: p.Status}
 }
 
-// NewConn implements store.Protocol.
 func (p *Protocol) NewConn(member string) store.Conn {
 	c := &conn{protocol: p, id: store.MemberID(member), xid: max(p.FirstXid, 1), queue: make([]waiter, 16)}
 	c.out = jute.AppendConnect(nil, int32(min(p.Timeout.Milliseconds(), math.MaxInt32)))
@@ -59,7 +57,6 @@ func (p *Protocol) NewConn(member string) store.Conn {
 	return c
 }
 
-// NewCall implements store.Protocol.
 func (p *Protocol) NewCall(owner store.Owner) store.Call { return &call{owner: owner} }
 
 // maxStatus bounds what a member says of its status, in bytes.

@@ -19,6 +19,7 @@ const (
 // Member is what the members of stores have in common.
 type Member struct {
 	Listener *Listener
+	Endpoint string
 	// Think gives how long a request takes until it is carried out, and then until it is answered; nil: no time.
 	Think func() (before, after time.Duration)
 	// Watch is called with each write when it arrives, when it was carried out, and when it is answered; err is what it
@@ -61,6 +62,7 @@ func (m *Member) Start(w *World, serve func(*Session)) {
 		m.open = slices.DeleteFunc(m.open, func(other *Session) bool { return other == s })
 		m.mu.Unlock()
 	})
+	m.Endpoint = m.Listener.Endpoint
 	w.AtEnd(m.Release)
 }
 

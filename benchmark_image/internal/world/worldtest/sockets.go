@@ -451,7 +451,6 @@ func (w *World) Close(fd int) {
 	delete(w.sockets, fd)
 }
 
-// Dial implements world.World.
 func (w *World) Dial(ctx context.Context, dialer *net.Dialer, endpoint string) (net.Conn, error) {
 	to, err := netip.ParseAddrPort(endpoint)
 	if err == nil && dialer.Control != nil {
@@ -485,7 +484,6 @@ func (w *World) Dial(ctx context.Context, dialer *net.Dialer, endpoint string) (
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
 }
 
-// Detach implements world.World.
 func (w *World) Detach(connection net.Conn) (fd int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -332,17 +332,15 @@ func (w *World) called() {
 	<-over
 }
 
-// Now implements world.World.
+// Now and the following methods implement world.World.
 func (w *World) Now() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.now
 }
 
-// Wall implements world.World.
 func (w *World) Wall() time.Time { return epoch.Add(w.Now()) }
 
-// Uint64 implements world.World.
 func (w *World) Uint64() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -353,7 +351,6 @@ func (w *World) Uint64() uint64 {
 // Processor implements world.World: nothing is known of it.
 func (w *World) Processor() world.Processor { return world.Processor{} }
 
-// NewTimer implements world.World.
 func (w *World) NewTimer(d time.Duration) world.Timer {
 	c, from := make(chan time.Time, 1), caller()
 	fire := func() { c <- time.Time{} }
@@ -369,7 +366,6 @@ func (w *World) NewTimer(d time.Duration) world.Timer {
 	}}
 }
 
-// AfterFunc implements world.World.
 func (w *World) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	return w.after(d, caller(), func() { go f() })
 }
@@ -404,7 +400,6 @@ func (t timed) Err() error {
 	return t.Context.Err()
 }
 
-// WithTimeout implements world.World.
 func (w *World) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	inner, cancel := context.WithCancelCause(ctx)
 	stop := w.AfterFunc(d, func() { cancel(context.DeadlineExceeded) })

@@ -46,7 +46,6 @@ type Member struct {
 	etcdserverpb.UnimplementedAuthServer
 	worldtest.Member
 
-	Endpoint string
 	Requests atomic.Int64 // puts and ranges that arrived
 	Fail     atomic.Pointer[error]
 	Spoil    atomic.Pointer[func(*etcdserverpb.RangeResponse)] // changes the answers to ranges
@@ -67,7 +66,8 @@ func Start(t testing.TB, n int, options ...grpc.ServerOption) *Cluster {
 	for i := range n {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		assert.OK(t, err)
-		m := &Member{cluster: c, id: uint64(i + 1), Endpoint: listener.Addr().String(), server: grpc.NewServer(options...)}
+		m := &Member{cluster: c, id: uint64(i + 1), server: grpc.NewServer(options...)}
+		m.Endpoint = listener.Addr().String()
 		for _, service := range services {
 			m.server.RegisterService(service, m)
 		}

@@ -25,7 +25,6 @@ func Simulate(w *worldtest.World, n int, users *Users) *Cluster {
 	for i := range n {
 		m := &Member{cluster: c, id: uint64(i + 1), users: users}
 		m.Start(w, m.serve)
-		m.Endpoint = m.Listener.Endpoint
 		c.Members = append(c.Members, m)
 	}
 	return c

@@ -41,7 +41,6 @@ type node struct {
 // Member is one server of a cluster.
 type Member struct {
 	worldtest.Member
-	Endpoint string
 	Requests atomic.Int64 // without pings, syncs and what ends sessions
 	Syncs    atomic.Int64
 	Pings    atomic.Int64
@@ -60,7 +59,6 @@ func Simulate(w *worldtest.World, n int) *Cluster {
 	for i := range n {
 		m := &Member{cluster: c, id: i + 1}
 		m.Start(w, m.serve)
-		m.Endpoint = m.Listener.Endpoint
 		c.Members = append(c.Members, m)
 	}
 	return c
