@@ -46,18 +46,17 @@ func (b *benchmark) run(ctx context.Context, transport load.Transport) {
 func (b *benchmark) plan(options *load.Options) report.Plan {
 	s := b.spec
 	plan := report.Plan{
-		Rate: s.Rate, Duration: s.Duration, Expected: s.Duration,
+		Rate: s.Rate, Duration: s.Duration,
 		Interval: s.TimelineInterval, Seconds: b.seconds,
 	}
 	if !options.Pacer.Planned() {
 		return plan
 	}
 	plan.LastStart = b.lastStart(options.Pacer)
-	plan.Expected = max(plan.Expected, plan.LastStart)
 	if mixed, isMixed := options.Targeter.(*load.Mixed); isMixed {
 		first := 0
 		if options.Warmup != nil {
-			first = options.Warmup.Requests
+			first = options.Warmup.Total
 		}
 		plan.Kind = func(number int) load.Kind { return mixed.Kind(first + number) }
 	}
@@ -102,7 +101,7 @@ func (b *benchmark) options(ctx context.Context) (options load.Options) {
 	warms := s.WarmupRequests > 0 || s.WarmupDuration > 0
 	if s.Rate == 0 {
 		if warms {
-			options.Warmup = &load.Warmup{Pacer: closedLoop(s.WarmupRequests, s.WarmupDuration)}
+			options.Warmup = new(closedLoop(s.WarmupRequests, s.WarmupDuration))
 		}
 		options.Pacer = closedLoop(s.Total, s.Duration)
 		return options
@@ -112,8 +111,8 @@ func (b *benchmark) options(ctx context.Context) (options load.Options) {
 		if countAhead(ctx, s, starts); ctx.Err() != nil {
 			return options
 		}
-		options.Warmup = warmup(s, starts)
-		starts = load.From{Schedule: starts, First: options.Warmup.Requests, Begin: options.Warmup.Length}
+		options.Warmup = new(load.NewOpenLoop(starts, s.WarmupRequests, s.WarmupDuration))
+		starts = options.Warmup.Rest()
 	}
 	if s.Arrival == spec.Poisson && s.Rate*s.Duration.Seconds() > countedAhead {
 		options.Pacer = load.Pacer{Schedule: starts, Total: math.MaxInt, Duration: s.Duration}
@@ -143,16 +142,6 @@ func closedLoop(total int, duration time.Duration) load.Pacer {
 		total = math.MaxInt
 	}
 	return load.Pacer{Total: total, Duration: duration}
-}
-
-// warmup is the first part of an open loop's schedule.
-func warmup(s *spec.Spec, starts load.Schedule) *load.Warmup {
-	if s.WarmupDuration > 0 {
-		loop := load.NewOpenLoop(starts, 0, s.WarmupDuration)
-		return &load.Warmup{Pacer: loop, Requests: loop.Total, Length: s.WarmupDuration}
-	}
-	loop := load.Pacer{Schedule: starts, Total: s.WarmupRequests}
-	return &load.Warmup{Pacer: loop, Requests: s.WarmupRequests, Length: starts.Start(s.WarmupRequests)}
 }
 
 // schedule gives the schedule of an open loop, with its warm-up.

@@ -78,7 +78,7 @@ func TestAClientThatIsWokenTooLateSendsNothing(t *testing.T) {
 		})
 	}
 	warm := Options{
-		Warmup: &Warmup{Pacer: NewOpenLoop(starts, 0, length), Requests: 2, Length: length},
+		Warmup: new(NewOpenLoop(starts, 0, length)),
 		Pacer:  NewOpenLoop(From{starts, 2, length}, 5, 0),
 	}
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {

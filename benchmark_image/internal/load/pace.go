@@ -74,6 +74,14 @@ func (p Pacer) Last() time.Duration {
 	return p.Schedule.Start(p.Total - 1)
 }
 
+// Rest is the schedule behind an open loop: of a measurement behind its warm-up.
+func (p Pacer) Rest() From {
+	if p.Duration > 0 {
+		return From{p.Schedule, p.Total, p.Duration}
+	}
+	return From{p.Schedule, p.Total, p.Schedule.Start(p.Total)}
+}
+
 // From is the rest of a schedule, from a request and a time on.
 type From struct {
 	Schedule Schedule

@@ -6,16 +6,6 @@ import (
 	"time"
 )
 
-// Warmup is the load ahead of the measurement, which it passes into without a gap: requests are numbered on, and no
-// client waits for the answers to the last ones. They are in no figure of the measurement.
-type Warmup struct {
-	Pacer Pacer
-
-	// Where starts are planned, both phases are parts of one schedule.
-	Requests int           // how many there are, which is the number of the measurement's first request
-	Length   time.Duration // when the measurement starts
-}
-
 // WarmupResult is what became of the warm-up.
 type WarmupResult struct {
 	OK, Failed, Unknown, Abandoned int           // requests, by outcome
@@ -25,7 +15,7 @@ type WarmupResult struct {
 // plan tells when requests start: those of the warm-up, if there is one, and then those of the measurement, which have
 // pacers of their own.
 type plan struct {
-	warmup   *Warmup // nil: none
+	warmup   *Pacer // nil: none
 	measured Pacer
 
 	warming atomic.Bool   // it is not yet decided when the measurement begins; the next two are not valid while it is
@@ -37,14 +27,15 @@ type plan struct {
 	deal deal
 }
 
-func (p *plan) init(warmup *Warmup, measured Pacer, members, clients int) {
+func (p *plan) init(warmup *Pacer, measured Pacer, members, clients int) {
 	p.deal.init(members, clients)
 	p.warmup, p.measured, p.begun = warmup, measured, make(chan struct{})
 	switch {
 	case warmup == nil:
 		close(p.begun)
 	case measured.Planned():
-		p.first, p.begin = warmup.Requests, warmup.Length
+		rest := warmup.Rest()
+		p.first, p.begin = rest.First, rest.Begin
 	default:
 		p.warming.Store(true)
 	}
@@ -54,7 +45,7 @@ func (p *plan) init(warmup *Warmup, measured Pacer, members, clients int) {
 // next number that may start is then at least as large as the one in skip.
 func (p *plan) pace(number int, elapsed time.Duration) (start time.Duration, more bool, skip int) {
 	if number < p.first {
-		start, more = p.warmup.Pacer.Pace(number, elapsed)
+		start, more = p.warmup.Pace(number, elapsed)
 		return start, more, p.first
 	}
 	start, more = p.measured.Pace(number-p.first, elapsed-p.begin)
@@ -73,7 +64,7 @@ func (p *plan) claim(client int, elapsed func() time.Duration) (number int, star
 	defer p.turn.Unlock()
 	now := elapsed()
 	if p.warming.Load() {
-		if number, start, more = p.deal.next(client, p.warmup.Pacer, 0, now); more {
+		if number, start, more = p.deal.next(client, *p.warmup, 0, now); more {
 			return number, start, true
 		}
 		p.first, p.begin = p.deal.align(), now

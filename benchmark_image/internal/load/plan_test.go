@@ -21,9 +21,9 @@ func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 	const rate = 1000
 	starts := Constant(rate)
 	for name, o := range map[string]Options{
-		"closed": {Warmup: &Warmup{Pacer: Pacer{Total: warm}}, Pacer: Pacer{Total: total}},
+		"closed": {Warmup: &Pacer{Total: warm}, Pacer: Pacer{Total: total}},
 		"open": {
-			Warmup: &Warmup{Pacer: Pacer{Schedule: starts, Total: warm}, Requests: warm, Length: starts.Start(warm)},
+			Warmup: &Pacer{Schedule: starts, Total: warm},
 			Pacer:  NewOpenLoop(From{starts, warm, starts.Start(warm)}, total, 0),
 		},
 	} {
@@ -81,7 +81,7 @@ func TestAWarmupOfADuration(t *testing.T) {
 		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			o := options(50, 6).in(w)
 			o.Members = 3
-			o.Warmup = &Warmup{Pacer: loop, Requests: loop.Total, Length: length}
+			o.Warmup = &loop
 			o.Pacer = NewOpenLoop(From{schedule, loop.Total, length}, 50, 0)
 			warm := 0
 			result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, client int, r *Request) (int64, error) {
@@ -105,7 +105,7 @@ func TestAWarmupOfADuration(t *testing.T) {
 	}
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		o := options(1_000_000, 3).in(w)
-		o.Warmup = &Warmup{Pacer: Pacer{Total: 1_000_000, Duration: length}}
+		o.Warmup = &Pacer{Total: 1_000_000, Duration: length}
 		o.Pacer = Pacer{Total: 1_000_000, Duration: length}
 		result := NewRun(o).Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) {
 			w.Await(ms)
@@ -121,9 +121,9 @@ func TestAWarmupOfADuration(t *testing.T) {
 // TestARunThatIsEndedDuringItsWarmup measures nothing.
 func TestARunThatIsEndedDuringItsWarmup(t *testing.T) {
 	for name, o := range map[string]Options{
-		"closed": {Warmup: &Warmup{Pacer: Pacer{Total: 100}}, Pacer: Pacer{Total: 10}},
+		"closed": {Warmup: &Pacer{Total: 100}, Pacer: Pacer{Total: 10}},
 		"open": {
-			Warmup: &Warmup{Pacer: Pacer{Schedule: Constant(1), Total: 100}, Requests: 100, Length: 100 * time.Second},
+			Warmup: &Pacer{Schedule: Constant(1), Total: 100},
 			Pacer:  NewOpenLoop(From{Constant(1), 100, 100 * time.Second}, 10, 0),
 		},
 	} {
@@ -147,7 +147,7 @@ func TestWhatTheGeneratorHadToDo(t *testing.T) {
 	const ms = time.Millisecond
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		o := options(20, 2).in(w)
-		o.Warmup = &Warmup{Pacer: Pacer{Total: 200}}
+		o.Warmup = &Pacer{Total: 200}
 		result := NewRun(o).Attack(t.Context(), manyPerGoroutine{w, func(r *Request) {
 			if r.Number < 200 {
 				w.Busy(15 * ms)

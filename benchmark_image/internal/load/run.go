@@ -16,10 +16,13 @@ import (
 
 // Options describes a run.
 type Options struct {
-	Clients      int
-	Members      int // the transport sends request k to member k mod Members; 0 is 1
-	Targeter     Targeter
-	Warmup       *Warmup // nil: none
+	Clients  int
+	Members  int // the transport sends request k to member k mod Members; 0 is 1
+	Targeter Targeter
+	// Warmup is the load ahead of the measurement, nil: there is none. It passes into that without a gap: requests are
+	// numbered on, and no client waits for the answers to the last ones. They are in no figure. Where starts are planned,
+	// Pacer has the rest of its schedule.
+	Warmup       *Pacer
 	Pacer        Pacer
 	RequireFound bool          // a range whose answer holds no key has failed
 	Stall        time.Duration // end the run when no request has succeeded for this long

@@ -12,7 +12,6 @@ type Plan struct {
 	Rate      float64       // at which starts are planned; 0: a closed loop
 	LastStart time.Duration // of an open loop: the last intended start
 	Duration  time.Duration // for how long requests are sent; 0: until all are
-	Expected  time.Duration // how long the run takes, at least about; 0: not known
 	Interval  time.Duration // of the timeline; 0: a second
 	Seconds   bool          // keep the figures of each second of the clock, for TextOptions.Sample
 
@@ -50,7 +49,8 @@ type kindRecord struct {
 
 // NewRecorder makes one for one run.
 func NewRecorder(plan Plan) *Recorder {
-	return &Recorder{plan: plan, timeline: newTimeline(plan.Interval, plan.Expected, plan.Duration)}
+	expected := max(plan.Duration, plan.LastStart)
+	return &Recorder{plan: plan, timeline: newTimeline(plan.Interval, expected, plan.Duration)}
 }
 
 // Begin implements load.Sink.

@@ -344,7 +344,7 @@ func (s *trial) makeLoad() {
 	switch s.random.IntN(3) {
 	case 0:
 		if s.load.Pacer = (load.Pacer{Total: total, Duration: duration}); warm > 0 {
-			s.load.Warmup = &load.Warmup{Pacer: load.Pacer{Total: warm}}
+			s.load.Warmup = &load.Pacer{Total: warm}
 		}
 	default:
 		rate := float64(20 + s.random.IntN(1500))
@@ -354,9 +354,8 @@ func (s *trial) makeLoad() {
 		}
 		measured := s.starts
 		if warm > 0 {
-			length := s.starts.Start(warm)
-			s.load.Warmup = &load.Warmup{Pacer: load.Pacer{Schedule: s.starts, Total: warm}, Requests: warm, Length: length}
-			measured = load.From{Schedule: s.starts, First: warm, Begin: length}
+			s.load.Warmup = &load.Pacer{Schedule: s.starts, Total: warm}
+			measured = s.load.Warmup.Rest()
 		}
 		loop := load.NewOpenLoop(measured, total, duration)
 		s.load.Pacer, s.total = loop, loop.Total
