@@ -21,7 +21,7 @@ from containernet_env.stores.kinds import KINDS
 HTTP = "http"
 _BINARY = "the program of yours that its members run, of kinds that need one"
 KEY_PLACE = "{key}"
-# MaxTemplate of benchmark_image/internal/spec/parameters.go; isTemplate and Codes of its stores.go.
+# MaxTemplate of benchmark_image/internal/spec/parameters.go; isTemplate and codes of its stores.go.
 _TEMPLATE_BYTES = 512
 _PATH_FORM = f'"/" and at most {_TEMPLATE_BYTES - 1} more visible ASCII characters but "#"'
 TEMPLATE_FORM = f"{_PATH_FORM}, with {KEY_PLACE} once"
