@@ -106,9 +106,11 @@ type ByOperation struct {
 
 func newFigures(run *load.Result, recorded *Recorder, requests int, mixed bool) Figures {
 	sent, failed, unknown, abandoned := 0, 0, 0, 0
+	var response, service latencies
 	for i := range recorded.kinds {
 		k := &recorded.kinds[i]
 		sent, failed, unknown, abandoned = sent+k.sent(), failed+k.failed, unknown+k.unknown, abandoned+k.abandoned
+		response, service = append(response, &k.response), append(service, k.serviceTimes(recorded.plan.open()))
 	}
 	f := Figures{
 		Requests:    requests,
@@ -123,8 +125,8 @@ func newFigures(run *load.Result, recorded *Recorder, requests int, mixed bool) 
 		CPUS:        run.CPU.Seconds(),
 		Errors:      map[string]int{},
 		Codes:       map[string]int{},
-		Percentiles: recorded.response().origin(),
-		latencies:   recorded.response(),
+		Percentiles: response.origin(),
+		latencies:   response,
 		series:      recorded.clock.series,
 	}
 	maps.Copy(f.Errors, run.Errors)
@@ -147,7 +149,7 @@ func newFigures(run *load.Result, recorded *Recorder, requests int, mixed bool) 
 	}
 	f.Requests = max(f.Requests, f.Done+f.Abandoned+f.Outcomes.Unsent)
 	bad := failed + unknown + f.Outcomes.Unsent
-	f.ResponseTime, f.ServiceTime = newDistribution(f.latencies, bad), newDistribution(recorded.service(), bad)
+	f.ResponseTime, f.ServiceTime = newDistribution(response, bad), newDistribution(service, bad)
 	if f.OK > 0 {
 		f.summarize()
 	}

@@ -114,20 +114,6 @@ func (r *Recorder) countDue(requests int) {
 	}
 }
 
-func (r *Recorder) response() (all latencies) {
-	for i := range r.kinds {
-		all = append(all, &r.kinds[i].response)
-	}
-	return all
-}
-
-func (r *Recorder) service() (all latencies) {
-	for i := range r.kinds {
-		all = append(all, r.kinds[i].serviceTimes(r.plan.open()))
-	}
-	return all
-}
-
 func (k *kindRecord) serviceTimes(open bool) *series {
 	if open {
 		return &k.service
