@@ -3,7 +3,6 @@
 package client
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -157,75 +156,19 @@ func reference(t *testing.T, endpoints ...string) *zk.Conn {
 	return c
 }
 
-// startConsul starts server agents, all on one address or each on its own, and waits for a leader.
-func startConsul(t *testing.T, members int, oneAddress bool) *servers {
-	t.Helper()
-	server := program(t, "CONSUL_BINARY") // of consul_image
-	s := &servers{store: "consul"}
-	network := fmt.Sprintf("127.%d.%d.", 16+os.Getpid()%200, 1+rand.IntN(250))
-	// Where the leadership is to stay, also on a machine that is busy; 1 is an election within a second.
-	multiplier := 3
-	at := func(member int) (address string, offset int) { return network + "1", 10 * member }
-	if !oneAddress {
-		multiplier = 1
-		at = func(member int) (address string, offset int) { return fmt.Sprint(network, member+1), 0 }
-	}
-	common := []string{"agent", "-server", fmt.Sprintf("-bootstrap-expect=%d", members), "-dns-port=-1", "-grpc-port=-1",
-		"-grpc-tls-port=-1", "-serf-wan-port=-1", "-log-level=warn", "-disable-host-node-id", "-retry-interval=1s", "-hcl",
-		fmt.Sprintf("disable_update_check = true, performance { raft_multiplier = %d }", multiplier)}
-	for i := range members {
-		address, offset := at(i)
-		common = append(common, fmt.Sprintf("-retry-join=%s:%d", address, 8301+offset))
-	}
-	for i := range members {
-		address, offset := at(i)
-		s.endpoints = append(s.endpoints, fmt.Sprintf("%s:%d", address, 8500+offset))
-		s.processes = append(s.processes, startMember(t, exec.Command(server, append(common,
-			fmt.Sprintf("-node=m%d", i), "-bind="+address, "-client="+address, "-data-dir="+t.TempDir(),
-			fmt.Sprintf("-http-port=%d", 8500+offset), fmt.Sprintf("-server-port=%d", 8300+offset),
-			fmt.Sprintf("-serf-lan-port=%d", 8301+offset))...)))
-	}
-	s.leader(t)
-	return s
-}
-
-// leader waits until all members name one leader, and gives its number.
-func (s *servers) leader(t *testing.T) (leads int) {
-	t.Helper()
-	hang.Until(t, "a leader", func() bool {
-		leader := ""
-		for _, endpoint := range s.endpoints {
-			var named string
-			status, body, _ := get(t, "http://"+endpoint+"/v1/status/leader")
-			if status != 200 || json.Unmarshal(body, &named) != nil || named == "" || leader != "" && named != leader {
-				return false
-			}
-			leader = named
-		}
-		leads = slices.IndexFunc(s.endpoints, func(endpoint string) bool {
-			host, port, _ := strings.Cut(endpoint, ":")
-			return leader == host+":83"+port[2:]
-		})
-		// A new leader is ready once it reads consistently.
-		status, _, _ := get(t, "http://"+s.endpoints[0]+"/v1/kv/none?consistent")
-		return status == 404
-	})
-	return leads
-}
-
 // get reads by net/http; status 0: there is no answer.
-func get(t *testing.T, target string) (status int, body []byte, header http.Header) {
+func get(t *testing.T, target string) (status int, body []byte) {
 	t.Helper()
 	client := http.Client{Timeout: 5 * time.Second}
 	answer, err := client.Get(target)
 	if err != nil {
-		return 0, nil, nil
+		return 0, nil
 	}
 	defer answer.Body.Close()
 	if body, err = io.ReadAll(answer.Body); err != nil {
-		return 0, nil, nil
+		return 0, nil
 	}
-	return answer.StatusCode, body, answer.Header
+	return answer.StatusCode, body
 }
 
 // startReplicas builds and starts the reference service of package keyvalue.
@@ -245,7 +188,7 @@ func startReplicas(t *testing.T, members int) *servers {
 	}
 	for _, endpoint := range s.endpoints {
 		hang.Until(t, "the replica", func() bool {
-			status, _, _ := get(t, "http://"+endpoint+"/status")
+			status, _ := get(t, "http://"+endpoint+"/status")
 			return status == 200
 		})
 	}

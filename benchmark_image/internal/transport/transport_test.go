@@ -21,6 +21,7 @@ import (
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/secure"
 	"containernet-env/benchmark_image/internal/store"
+	"containernet-env/benchmark_image/internal/store/consul"
 	"containernet-env/benchmark_image/internal/store/etcd"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 	"containernet-env/benchmark_image/internal/store/zookeeper"
@@ -163,6 +164,8 @@ func TestMembersThatCannotBeUsed(t *testing.T) {
 		unknown.Elect(99)
 		headless := zookeepertest.Simulate(w, 2)
 		headless.Elect(0)
+		elsewhere := startWeb(w, 1)
+		elsewhere.leader = 2
 		others, _ := guarded(w, 3)
 		denied, users := guarded(w, 1)
 		users.Deny()
@@ -192,6 +195,7 @@ func TestMembersThatCannotBeUsed(t *testing.T) {
 			{ofZooKeeper, opens("HTTP/1.1 400 Bad\r\n\r\n"), false, "a packet of 1213486160 bytes"},
 			{ofZooKeeper, headless.Endpoints(), true, "no leader was found: "},
 			{ofZooKeeper, opens(""), true, "no leader was found: "},
+			{consul.Protocol{}, []string{elsewhere.members[0].Listener.Endpoint}, true, "is none of the endpoints"},
 			{wrong, others.Endpoints(), false, failed},
 			{wrong, others.Endpoints(), true, failed},
 			{secret, open.Endpoints(), false, "Unimplemented"},

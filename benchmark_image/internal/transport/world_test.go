@@ -892,11 +892,11 @@ func (s *web) carryOut(key string, value []byte) []byte {
 		s.mods[key], len(body), body)
 }
 
-// status says who a member is, or who leads, by the ports of their RPC.
+// status says who a member is, or who leads, by the ports of their RPC: members share one address.
 func (s *web) status(path string, member int) []byte {
-	body := fmt.Sprintf(`"10.0.0.%d:8300"`, s.leader)
+	body := fmt.Sprintf(`"10.0.0.9:%d"`, 8300+s.leader)
 	if path == "/v1/agent/self" {
-		body = fmt.Sprintf(`{"Member":{"Addr":"10.0.0.%d","Tags":{"port":"8300"}}}`, member+1)
+		body = fmt.Sprintf(`{"Member":{"Addr":"10.0.0.9","Tags":{"port":"%d"}}}`, 8300+member+1)
 	}
 	return fmt.Appendf(nil, "HTTP/1.1 200 ?\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
