@@ -7,21 +7,17 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"math"
 	"net"
 	"net/netip"
 	"runtime"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/keepalive"
 
 	"containernet-env/benchmark_image/internal/assert"
-	"containernet-env/benchmark_image/internal/h2"
 	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
@@ -123,64 +119,6 @@ func TestEveryFormOfAnEndpoint(t *testing.T) {
 			found = found || (<-judged).Addr().WithZone("").String() == c.judged
 		}
 		assert.That(t, found && result.Failed == 0, "%s: %s was judged: %v; %v", endpoint, c.judged, found, result.Errors)
-	}
-}
-
-// TestAgainstGRPCGo runs loads against grpc-go's server in settings that change the protocol.
-func TestAgainstGRPCGo(t *testing.T) {
-	for name, c := range map[string]struct {
-		server  []grpc.ServerOption
-		client  h2.Options
-		valSize int
-		total   int
-	}{
-		"plain":                {valSize: 64, total: 1000},
-		"one call at a time":   {server: []grpc.ServerOption{grpc.MaxConcurrentStreams(1)}, valSize: 64, total: 300},
-		"no header table":      {server: []grpc.ServerOption{grpc.HeaderTableSize(0)}, valSize: 64, total: 300},
-		"small header table":   {server: []grpc.ServerOption{grpc.HeaderTableSize(200)}, valSize: 64, total: 300},
-		"unbuffered writes":    {server: []grpc.ServerOption{grpc.WriteBufferSize(0)}, valSize: 5000, total: 300},
-		"large values":         {valSize: 1 << 20, total: 60},
-		"large values, window": {client: h2.Options{Window: 65535}, valSize: 300_000, total: 100},
-		"large windows": {server: []grpc.ServerOption{grpc.InitialWindowSize(1 << 24),
-			grpc.InitialConnWindowSize(1 << 24)}, valSize: 1 << 20, total: 60},
-		"old connections": {server: []grpc.ServerOption{grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionAge: 60 * time.Millisecond, MaxConnectionAgeGrace: 10 * time.Second,
-		})}, valSize: 64, total: 6000},
-		"the last stream numbers": {client: h2.Options{FirstStream: math.MaxInt32 - 20}, valSize: 64, total: 300},
-	} {
-		for with, version := range map[string]uint16{"": 0, " over TLS 1.2": tls.VersionTLS12,
-			" over TLS 1.3": tls.VersionTLS13} {
-			t.Run(name+with, func(t *testing.T) {
-				options := append(slices.Clone(c.server), grpc.MaxRecvMsgSize(math.MaxInt32))
-				protocol := etcd.Protocol{HTTP2: c.client}
-				if version != 0 {
-					authority := etcdtest.NewAuthority(t)
-					options = append(options, etcdtest.Secured(authority.Server(version)))
-					protocol.Secured = trusting(authority, authority)
-				}
-				cluster := etcdtest.Start(t, 2, options...)
-				var opened atomic.Int64
-				permit := func(string, netip.AddrPort) error { opened.Add(1); return nil }
-				transport, err := openWith(t, nil, protocol, Options{Endpoints: cluster.Endpoints(), Conns: 4, Permit: permit})
-				assert.OK(t, err)
-				values, order := keys.NewValues(c.valSize, 0), keys.NewOrder(c.total, true, 0)
-				for _, targeter := range []load.Targeter{
-					&load.Puts{KeySize: 4, Order: order, Values: values},
-					&load.Puts{KeySize: 4, Order: order, Values: values, Txn: true},
-					&load.Reads{KeySize: 4, Order: order, Verify: values},
-				} {
-					o := puts(nil, c.total, 20)
-					o.Targeter, o.RequireFound = targeter, true
-					if result := load.NewRun(o).Attack(t.Context(), transport); result.Failed != 0 || result.Reason != "" {
-						t.Errorf("%d of %d failed: %v, reason %q", result.Failed, c.total, result.Errors, result.Reason)
-					}
-				}
-				got := len(cluster.Keys())
-				assert.That(t, got == c.total, "%d keys of %d were written", got, c.total)
-				reconnects := name == "old connections" || name == "the last stream numbers"
-				assert.That(t, (opened.Load() > 4) == reconnects, "%d connections were opened", opened.Load())
-			})
-		}
 	}
 }
 

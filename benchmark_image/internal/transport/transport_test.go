@@ -77,38 +77,6 @@ func puts(w *worldtest.World, total, clients int) load.Options {
 	return o
 }
 
-func TestConnectionsGoRoundTheMembers(t *testing.T) {
-	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
-		for _, c := range []struct {
-			members, conns, clients int
-			connections             []int // of each member
-		}{
-			{1, 4, 8, []int{4}},
-			{3, 1, 1, []int{1, 1, 1}},
-			{3, 2, 5, []int{1, 1, 1}},
-			{3, 7, 2, []int{3, 2, 2}},
-			{3, 3, 1, []int{1, 1, 1}},
-			{3, 10, 30, []int{4, 3, 3}},
-		} {
-			cluster := etcdtest.Simulate(w, c.members, nil)
-			transport := openFor(t, w, Options{Endpoints: cluster.Endpoints(), Conns: c.conns})
-			result := load.NewRun(puts(w, 90, c.clients)).Attack(t.Context(), transport)
-			assert.That(t, result.Failed == 0 && result.Reason == "" && len(cluster.Keys()) == 90,
-				"%+v: %d failed, reason %q, %d keys", c, result.Failed, result.Reason, len(cluster.Keys()))
-			sum := 0
-			for i, m := range cluster.Members {
-				sum += c.connections[i]
-				assert.That(t, m.Listener.Accepted() == c.connections[i], "%+v: member %d has %d connections", c, i,
-					m.Listener.Accepted())
-				got := m.Requests.Load()
-				assert.That(t, got == int64(90/c.members), "%+v: member %d got %d requests", c, i, got)
-			}
-			assert.That(t, transport.Connections() == sum && transport.Leader() == cluster.Members[0].Endpoint,
-				"%+v: %d connections, leader %q", c, transport.Connections(), transport.Leader())
-		}
-	})
-}
-
 func TestTargetLeaderUsesOnlyTheLeader(t *testing.T) {
 	const ms = time.Millisecond
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {

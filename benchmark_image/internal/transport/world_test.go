@@ -603,6 +603,9 @@ func (s *trial) judge() {
 		s.users.Logins() > 1+s.expiries {
 		s.problem("%d logins, and tokens have expired %d times", s.users.Logins(), s.expiries)
 	}
+	if len(s.faults)+len(s.steps) == 0 && s.exact && s.kind == etcdStore && s.users == nil && !s.options.TargetLeader {
+		s.judgeConnections()
+	}
 	s.judgePauses()
 	s.judgeEnd()
 	s.judgeLeader()
@@ -612,6 +615,20 @@ func (s *trial) judge() {
 	}
 	if accepted > int(s.judged.Load()) {
 		s.problem("%d connections were opened, and %d permitted", accepted, s.judged.Load())
+	}
+}
+
+// judgeConnections checks that the connections went round the members, and who is known to lead.
+func (s *trial) judgeConnections() {
+	sum, members := 0, len(s.members)
+	for i, m := range s.members {
+		want := max((s.options.Conns+members-1-i)/members, 1)
+		if sum += want; m.Listener.Accepted() != want {
+			s.problem("member %d has %d connections, %d are its part", i, m.Listener.Accepted(), want)
+		}
+	}
+	if got := s.transport.Connections(); got != sum || s.transport.Leader() != s.options.Endpoints[0] {
+		s.problem("%d connections are reported of %d, and the leader %q", got, sum, s.transport.Leader())
 	}
 }
 
