@@ -13,7 +13,6 @@ import (
 
 	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/inputtest"
-	"containernet-env/benchmark_image/internal/store"
 )
 
 // TestOutcomes has what a member may do with a request, and the outcome.
@@ -81,6 +80,11 @@ func TestOutcomes(t *testing.T) {
 		{"goaway and lost", func(p *peer) { p.goAway(1, http2.ErrCodeNo); p.fed(); p.conn.Lost("gone") },
 			"Unavailable: gone", ""},
 		{"goaway and an answer", func(p *peer) { p.goAway(1, http2.ErrCodeNo); p.answer(1) }, ok, ""},
+		{"goaway in two steps", func(p *peer) {
+			p.goAway(largestStreamID, http2.ErrCodeNo)
+			p.goAway(1, http2.ErrCodeNo)
+			p.answer(1)
+		}, ok, ""},
 		{"lost", func(p *peer) { p.conn.Lost("gone") }, "Unavailable: gone", ""},
 		{"interim answer", func(p *peer) { p.headers(1, false, ":status", "103"); p.answer(1) }, ok, ""},
 		{"unknown frames", func(p *peer) {
@@ -278,28 +282,6 @@ func TestLimitsOfTheMember(t *testing.T) {
 	p.set(http2.SettingMaxConcurrentStreams, 0)
 	p.fed()
 	assert.That(t, !p.conn.CanStart() && !p.conn.Closing(), "no calls are allowed for now")
-}
-
-func TestGoAwaySplitsTheCalls(t *testing.T) {
-	p := newPeer(t, Options{})
-	const kept, all = 40, 100
-	for range all {
-		p.call(put, 1, 0)
-	}
-	p.goAway(2*kept-1, http2.ErrCodeEnhanceYourCalm)
-	p.fed()
-	refused := p.got.failures
-	assert.That(t, len(refused) == all-kept && p.conn.Closing() && !p.conn.CanStart() && p.conn.Active() == kept,
-		"%d outcomes, %d under way", len(refused), p.conn.Active())
-	for _, f := range refused {
-		assert.That(t, !f.Unknown && f.Code == store.Unavailable && strings.Contains(f.Text, "ENHANCE_YOUR_CALM"), "%+v", f)
-	}
-	p.got.failures = nil
-	for i := range kept {
-		p.answer(uint32(2*i + 1))
-	}
-	p.succeeded(kept)
-	assert.Equal(t, p.conn.EOF(), nil, "the end of the connection")
 }
 
 func TestNumbersOfStreamsEnd(t *testing.T) {
