@@ -125,29 +125,3 @@ func packed(t *testing.T, text string) io.Reader {
 	assert.OK(t, err, w.Close())
 	return &file
 }
-
-// BenchmarkAdd is what an operation costs, the writer's part included.
-func BenchmarkAdd(b *testing.B) {
-	var size counter
-	w := NewWriter(&size, 0, "p/", 8)
-	e := Entry{Operation: Operation{Op: Put, Member: 1 << 60, Value: keys.ID{Run: 1 << 30}}}
-	i := 0
-	for b.Loop() {
-		i++
-		e.Client, e.KeyNumber, e.Value.Number, e.Revision = i%100, uint64(i*7919%10_000), i, int64(i)
-		e.Invoked, e.Completed = int64(i)*50_000, int64(i)*50_000+int64(i*7919%1_000_000)
-		w.Add(e)
-		if i%(batchSize*maxBatches/2) == 0 {
-			for len(w.full) > 0 {
-				time.Sleep(time.Millisecond)
-			}
-		}
-	}
-	footer, err := w.Close()
-	assert.That(b, err == nil && footer.Lost == 0, "%v %v", footer, err)
-	b.ReportMetric(float64(size)/float64(i), "B/op-on-disk")
-}
-
-type counter int
-
-func (c *counter) Write(b []byte) (int, error) { *c += counter(len(b)); return len(b), nil }
