@@ -318,29 +318,6 @@ func simulate(random *rand.Rand, clients, operations int, tamper func(*history.O
 	return made
 }
 
-func TestStoresThatDoOneThingAfterTheOtherPass(t *testing.T) {
-	for seed := range uint64(20) {
-		random := rand.New(rand.NewPCG(seed, 1))
-		var operations []op
-		lost := 0
-		for _, o := range simulate(random, 1+random.IntN(20), 2000, func(o *history.Operation) {
-			// A tenth of the answers does not arrive.
-			if random.IntN(10) == 0 {
-				o.Outcome, o.Revision = history.Unknown, 0
-				if o.Op == history.Get {
-					o.Content, o.Value, o.ModRevision = history.Nothing, keys.ID{}, 0
-					lost++
-				}
-			}
-		}) {
-			operations = append(operations, op{Operation: o})
-		}
-		result := judged(t, nil, operations...)
-		assert.That(t, result.Verdict != Violated && result.Judged >= 1500 && result.Judged <= 2000-lost, "seed %d: %+v",
-			seed, result)
-	}
-}
-
 // TestTwoValuesAreEnough compares with what porcupine says of all operations of a key at once, of histories with some
 // reads changed at random.
 func TestTwoValuesAreEnough(t *testing.T) { synctest.Test(t, twoValuesAreEnough) }
