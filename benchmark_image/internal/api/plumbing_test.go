@@ -5,11 +5,9 @@ package api
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"log"
 	"maps"
 	"net"
 	"net/http"
@@ -29,9 +27,7 @@ import (
 	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/client"
 	"containernet-env/benchmark_image/internal/hang"
-	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/reporttest"
-	"containernet-env/benchmark_image/internal/secure"
 	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
@@ -40,14 +36,10 @@ import (
 const asClient = "TEST_AS_BENCHMARK_CLIENT"
 
 func TestMain(m *testing.M) {
-	switch os.Getenv(asClient) {
-	case "":
-		os.Exit(m.Run())
-	case "with TLS":
-		client.Process("test", secure.Files)
-	default:
+	if os.Getenv(asClient) != "" {
 		client.Process("test", nil)
 	}
+	os.Exit(m.Run())
 }
 
 // start serves with the test program as the client.
@@ -213,50 +205,6 @@ func TestReapingLeavesOwnChildrenAlone(t *testing.T) {
 	})
 	assert.OK(t, wait())
 	assert.That(t, len(children.own) == 0 && orphan.Wait() != nil, "still known: %v, or not reaped", children.own)
-}
-
-// TestFilesAreOfTheServersFolder carries a load with the files of the server's own folder and its own password.
-func TestFilesAreOfTheServersFolder(t *testing.T) {
-	authority := etcdtest.NewAuthority(t)
-	users := &etcdtest.Users{Name: "root", Password: "sesame"}
-	cluster := etcdtest.Start(t, 1, etcdtest.Secured(authority.Server(tls.VersionTLS13)), users.Option())
-	ca, _, _ := authority.Files()
-	t.Setenv(spec.PasswordVariable, "sesame")
-	self, err := os.Executable()
-	assert.OK(t, err)
-	program := filepath.Join(t.TempDir(), "client")
-	for path, with := range map[string]string{program: "none", program + "-tls": "with TLS"} {
-		assert.OK(t, os.WriteFile(path, []byte("#!/bin/sh\n"+asClient+"='"+with+"' exec "+self+" \"$@\"\n"), 0o700))
-	}
-	s := serve(t, program)
-	var logged strings.Builder
-	s.Log, s.Credentials = log.New(&logged, "", 0), filepath.Dir(ca)
-	body := func(ca, user string) string {
-		return fmt.Sprintf(`{"endpoints":%q,"total":50,"caFile":%q,"certFile":"cert.pem","keyFile":"key.pem","user":%q}`,
-			cluster.Members[0].Endpoint, ca, user)
-	}
-	for _, c := range []struct {
-		body   string
-		status int
-		want   string
-	}{
-		{body("ca.pem", "root"), 200, `"ok":50`},
-		{body("other.pem", "root"), 500, "no such file"},
-		{body("../ca.pem", "root"), 400, `"field":"caFile"`},
-		{body("ca.pem", "nobody"), 500, "authentication failed, invalid user ID or password"},
-	} {
-		status, _, answer := s.send("POST", "/benchmark/write", c.body)
-		assert.That(t, status == c.status && strings.Contains(string(answer), c.want) &&
-			!strings.Contains(string(answer)+logged.String(), "sesame"), "%s: %d %s, want %d with %s; the log: %s", c.body,
-			status, answer, c.status, c.want, logged.String())
-	}
-	_, _, answer := s.send("POST", "/benchmark/write", body("ca.pem", "root"))
-	var result report.Result
-	err = json.Unmarshal(answer, &result)
-	status, _, again := s.send("POST", "/benchmark/write", string(result.Configured))
-	assert.That(t, err == nil && status == 200 && len(cluster.Keys()) == 50,
-		"what was configured, %s, is refused when it is sent again: %s; %d keys", result.Configured, again,
-		len(cluster.Keys()))
 }
 
 const examplesFile = "examples.md"
