@@ -39,6 +39,8 @@ func TestWrongAnswers(t *testing.T) {
 	named.Span.Key, named.Span.End = []byte("p03"), []byte("q")
 	single := span
 	single.SpanKeys = 0
+	unverified, counted := Reads{}, Reads{}
+	unverified.Span.Key, counted.Span.Key, counted.Span.CountOnly = []byte("k"), []byte("k"), true
 	for name, c := range map[string]struct {
 		reads *Reads
 		pairs []pair
@@ -100,6 +102,14 @@ func TestWrongAnswers(t *testing.T) {
 		"a single key, two":       {&single, written(3, 4), 0, false, errOtherKey.Text},
 		"a single key, twice":     {&single, written(3, 3), 0, false, errOrder.Text},
 		"a single key, not there": {&single, nil, 0, false, ""},
+
+		"not verified":              {&unverified, []pair{{"k", nil}}, 0, false, ""},
+		"not verified, hidden":      {&unverified, nil, 1, true, "an answer held 0 keys of 1, expected were 1"},
+		"not verified, two":         {&unverified, make([]pair, 2), 0, false, "an answer held 2 keys of 2, expected were 2"},
+		"not verified, less":        {&unverified, nil, -1, false, "an answer held 0 keys of -1, expected were -1"},
+		"not verified, more":        {&unverified, []pair{{"k", nil}}, 0, true, "an answer with 1 keys of 1 said of more: true"},
+		"only the count of a key":   {&counted, nil, 1, false, ""},
+		"only its count, and a key": {&counted, []pair{{"k", nil}}, 1, false, "an answer held 1 keys of 1, expected were 0"},
 	} {
 		var r Request
 		c.reads.Target(&r)
@@ -109,6 +119,9 @@ func TestWrongAnswers(t *testing.T) {
 		}
 		var wrong error
 		for _, pair := range c.pairs {
+			if c.reads.Verify == nil {
+				break // nothing visits it
+			}
 			if wrong = r.Check([]byte(pair.key), pair.value, 1); wrong != nil {
 				break
 			}
@@ -182,7 +195,7 @@ func TestSpansDoNotAllocate(t *testing.T) {
 	assert.That(t, allocations == 0 && ranges >= 300, "%v allocations, %d spans", allocations, ranges)
 }
 
-// TestReadsWithoutARevision pass. One that has a revision is held to it.
+// TestReadsWithoutARevision pass. One that has a revision is held to it, and a write has one of its own.
 func TestReadsWithoutARevision(t *testing.T) {
 	run := NewRun(Options{Clients: 1, Pacer: Pacer{Total: 9},
 		Targeter: &Reads{KeySize: 1, Order: keys.NewOrder(9, true, 0)}})
@@ -192,6 +205,10 @@ func TestReadsWithoutARevision(t *testing.T) {
 	}{{7, nil}, {0, nil}, {6, errBehind}, {7, nil}} {
 		request, _ := run.Ask(0)
 		assert.Equal(t, run.CheckRevision(request, step.revision, 1, false), step.want, "revision %d after 7", step.revision)
+	}
+	write := &Request{Kind: Put, unique: true, floor: 7}
+	for revision, want := range map[int64]error{7: errSameAgain, 8: nil} {
+		assert.Equal(t, run.CheckRevision(write, revision, 1, true), want, "a write at revision %d after 7", revision)
 	}
 }
 

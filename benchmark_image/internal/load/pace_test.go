@@ -9,7 +9,6 @@ import (
 
 	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/keys"
-	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
@@ -231,32 +230,6 @@ func TestClientsThatWaitOneAfterTheOther(t *testing.T) {
 			assert.That(t, record.Outcome == OK && record.Lag == 0, "request %d: %+v", i, record)
 		}
 	})
-}
-
-func TestChecksOfCounts(t *testing.T) {
-	key, end := []byte("k"), []byte("l")
-	get, span := store.Request{Key: key}, store.Request{Key: key, End: end}
-	counts, limited := store.Request{Key: key, CountOnly: true}, store.Request{Key: key, End: end, Limit: 3}
-	for _, c := range []struct {
-		request     store.Request
-		keys, count int64
-		right       bool
-	}{
-		{get, 0, 0, true}, {get, 1, 1, true}, {get, 1, 0, false}, {get, 2, 2, false},
-		{get, 0, 1, false}, // a member that hides the key
-		{store.Request{Key: key, KeysOnly: true}, 1, 1, true},
-		{counts, 0, 1, true}, {counts, 1, 1, false},
-		{span, 7, 7, true}, {span, 6, 7, false}, {span, 0, -1, false},
-		{limited, 3, 7, true}, {limited, 4, 7, false}, {limited, 2, 7, false}, {limited, 2, 2, true},
-		{store.Request{Key: key, End: end, CountOnly: true}, 0, 7, true},
-	} {
-		more, r := !c.request.CountOnly && c.count > c.keys, Request{Kind: Range, Request: c.request}
-		err := r.CheckCounts(c.keys, c.count, more)
-		assert.That(t, (err == nil) == c.right, "%+v: %d keys of %d: %v", c.request, c.keys, c.count, err)
-		assert.That(t, r.CheckCounts(c.keys, c.count, !more) != nil,
-			"%+v: %d keys of %d: the opposite of what it has for more is right too", c.request, c.keys, c.count)
-	}
-	assert.OK(t, (&Request{Kind: Put, Request: get}).CheckCounts(0, 0, false))
 }
 
 // TestExponential compares it with the logarithm, near the ends of each table entry's numbers too.
