@@ -124,42 +124,6 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	})
 }
 
-// TestWrongAnswersFailALoad has stores of which the data set is there, and which then break their promises.
-func TestWrongAnswersFailALoad(t *testing.T) {
-	fromTheFuture := func(a *etcdserverpb.RangeResponse) {
-		for _, kv := range a.Kvs {
-			copy(kv.Value[9:15], "00zzzz")
-		}
-	}
-	for name, c := range map[string]struct {
-		broken  etcdtest.Broken
-		spoil   *func(*etcdserverpb.RangeResponse)
-		args    string
-		least   int
-		message string // of all failures; empty: any
-	}{
-		"drops writes":            {etcdtest.Broken{Lose: each(1)}, nil, "--verify --require-found", 30, ""},
-		"drops writes, is frozen": {etcdtest.Broken{Lose: each(1), Frozen: true}, nil, "--verify", 30, ""},
-		// Also loads that verify nothing else find it.
-		"a revision of the past": {etcdtest.Broken{Stale: each(50)}, nil, "", 1,
-			"a linearizable read was answered at a revision below one reported before it began"},
-		"a write of the run that is yet to come": {etcdtest.Broken{}, &fromTheFuture, "--verify", 30, ""},
-	} {
-		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
-			cluster := startLoaded(t, w)
-			cluster.Broken = c.broken
-			for _, m := range cluster.Members {
-				m.Spoil.Store(c.spoil)
-			}
-			status, r, _ := callJSON(t, w, slices.Concat(strings.Fields(c.args), mixedArgs, []string{"mixed", "--total=400",
-				endpointsOf(cluster)})...)
-			assert.That(t, status == ExitFailed && r.Codes["Check"] >= c.least && r.Codes["Check"] == r.Failed &&
-				(c.message == "" || r.Errors[c.message] == r.Failed), "%s: status %d, codes %v, errors %v", name, status, r.Codes,
-				r.Errors)
-		})
-	}
-}
-
 // TestOutcomesThatAreUnknown has writes that are carried out although they fail with an unknown outcome.
 func TestOutcomesThatAreUnknown(t *testing.T) {
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {

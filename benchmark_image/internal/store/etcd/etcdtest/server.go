@@ -276,7 +276,6 @@ type Broken struct {
 	Stale     func(read int) bool  // it is answered from before the last write of the key
 	Refuse    func(write int) bool // it is refused, but carried out
 	Revisions bool                 // answers to stale reads tell the revision of the present
-	Frozen    bool                 // a lost write has no revision of its own
 }
 
 // stored is a key with its value, and what it was before.
@@ -298,9 +297,7 @@ func (c *Cluster) write(key string, value []byte) error {
 	c.writes++
 	lose, refuse := c.Broken.Lose, c.Broken.Refuse
 	if lose != nil && lose(c.writes) {
-		if !c.Broken.Frozen {
-			c.revision++
-		}
+		c.revision++
 		return nil
 	}
 	c.apply(key, value)
