@@ -143,15 +143,11 @@ go_lane() {
     fi
 }
 
-# Some tests run the real servers; ZooKeeper's where Debian's package is installed (apt-get install zookeeper) or the
-# variable names another one.
+# Some tests run etcd's real server.
 find_servers() {
     local find_etcd='from containernet_env.base import programs; print(programs.path("etcd"))'
     ETCD_BINARY=$(.venv/bin/python -c "$find_etcd") || exit 3
     export ETCD_BINARY
-    if [ -z "${ZOOKEEPER_CLASSPATH:-}" ] && [ -e /usr/share/java/zookeeper.jar ]; then
-        export ZOOKEEPER_CLASSPATH=/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar
-    fi
 }
 
 python_lane() {

@@ -15,8 +15,6 @@ require github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 
 require github.com/anishathalye/porcupine v1.3.1
 
-require github.com/go-zookeeper/zk v1.0.4
-
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.2.0
 	github.com/golang/protobuf v1.5.4 // indirect

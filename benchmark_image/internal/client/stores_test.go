@@ -4,11 +4,16 @@ package client
 
 import (
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,14 +29,12 @@ import (
 
 	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/hang"
-	"containernet-env/benchmark_image/internal/history"
-	"containernet-env/benchmark_image/internal/report"
+	"containernet-env/benchmark_image/internal/secure"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 	"containernet-env/benchmark_image/internal/verify"
 )
 
-// realLoad is a load of a real store. ODD stands for a prefix of keys that URLs and paths must encode, LARGE for the
-// size of values that the store just takes.
+// realLoad is a load of a real store. ODD stands for a prefix of keys that URLs must encode.
 type realLoad struct {
 	args   string
 	empty  int // answers
@@ -42,23 +45,16 @@ type realLoad struct {
 var usual = []realLoad{
 	{args: "put --total=2000 --clients=50 --conns=6 --sequential-keys --val-size=256"},
 	{args: "put --total=100 --clients=5 --key-size=4 --prefix=ODD --val-size=64"},
-	{args: "put --total=9 --clients=3 --conns=3 --key-size=3 --prefix=large/ --val-size=LARGE --seed=5"},
+	{args: "put --total=9 --clients=3 --conns=3 --key-size=3 --prefix=large/ --val-size=1048576 --seed=5"},
 	{args: "range --total=2000 --clients=20 --conns=6 --key-size=8 --key-space-size=2000 --val-size=256 --verify"},
 	{args: "range --total=100 --key-size=4 --key-space-size=100 --key-prefix=ODD --val-size=64 --verify"},
-	{args: "range --total=9 --key-size=3 --key-space-size=9 --key-prefix=large/ --val-size=LARGE --seed=5 --verify"},
+	{args: "range --total=9 --key-size=3 --key-space-size=9 --key-prefix=large/ --val-size=1048576 --seed=5 --verify"},
 	{args: "range --total=20 absent", empty: 20},
 	{args: "mixed --total=600 --clients=10 --conns=3 --key-size=8 --key-space-size=2000 --val-size=256 --verify"},
 }
 
-// relaxed are loads of stores with leaders, transactions and reads that are not linearizable.
-var relaxed = []realLoad{
-	{args: "range --total=600 --clients=9 --key-size=8 --key-space-size=2000 --consistency=s --val-size=256 --verify"},
-	{args: "put --total=50 --target-leader --prefix=leader/"},
-	{args: "txn --total=300 --clients=8 --conns=3 --key-size=8 --key-space-size=2000 --val-size=33"},
-	{args: "txn --total=5 --prefix=nowhere/", failed: 5},
-}
-
-// ofEtcd are loads of ranges, and of values that only etcd takes.
+// ofEtcd are loads of ranges, transactions, leaders and reads that are not linearizable, and of values that only
+// etcd takes.
 var ofEtcd = []realLoad{
 	{args: "put --total=10 --val-size=0 --prefix=empty/"},
 	{args: "txn --total=9 --key-size=3 --prefix=large/ --val-size=700000"},
@@ -75,6 +71,10 @@ var ofEtcd = []realLoad{
 	{args: "range --total=50 0000 --prefix --key-size=8 --key-space-size=2000 --val-size=256 --verify --keys-only"},
 	{args: "mixed --total=400 --clients=9 --key-size=8 --key-space-size=2000 --val-size=256 --verify --require-found " +
 		"--span-keys=50"},
+	{args: "range --total=600 --clients=9 --key-size=8 --key-space-size=2000 --consistency=s --val-size=256 --verify"},
+	{args: "put --total=50 --target-leader --prefix=leader/"},
+	{args: "txn --total=300 --clients=8 --conns=3 --key-size=8 --key-space-size=2000 --val-size=33"},
+	{args: "txn --total=5 --prefix=nowhere/", failed: 5},
 }
 
 // oddPrefix is ODD.
@@ -85,27 +85,14 @@ func TestAgainstRealStores(t *testing.T) {
 	for name, c := range map[string]struct {
 		start func(t *testing.T) *servers
 		loads []realLoad
-		large string
 		look  func(t *testing.T, endpoints []string)
 	}{
-		"etcd": {func(t *testing.T) *servers { return startCluster(t, 3) }, slices.Concat(usual, ofEtcd, relaxed), "1048576",
+		"etcd": {func(t *testing.T) *servers { return startCluster(t, 3) }, slices.Concat(usual, ofEtcd),
 			func(t *testing.T, endpoints []string) {
 				revision, keys := stored(t, endpoints[0])
 				assert.That(t, revision == 2984 && keys == 2000+100+9+10+50, "%d keys at revision %d", keys, revision)
 			}},
-		"zookeeper": {func(t *testing.T) *servers { return startZooKeeper(t, 3, 3) }, slices.Concat(usual, relaxed),
-			"1000000", func(t *testing.T, endpoints []string) {
-				there := reference(t, endpoints...)
-				large, _, err := there.Get("/large%2F000")
-				children, _, problem := there.Children("/")
-				assert.That(t, err == nil && problem == nil && len(children) == 2000+100+9+50+1 && len(large) == 1_000_000,
-					"%d znodes, a large one has %d bytes: %v, %v", len(children), len(large), err, problem)
-				if _, text, _ := call(t, nil, "put", "--store=zookeeper", "--total=2000", "--endpoints="+endpoints[0],
-					"--sequential-keys"); !strings.Contains(text, "\nSecond tries: 1 writes took two round trips") {
-					t.Errorf("the text has no second tries: %.600s", text)
-				}
-			}},
-		"http": {func(t *testing.T) *servers { return startReplicas(t, 3) }, usual, "1048576",
+		"http": {func(t *testing.T) *servers { return startReplicas(t, 3) }, usual,
 			func(t *testing.T, endpoints []string) {
 				query := url.QueryEscape(oddPrefix + "0000")
 				status, body := get(t, "http://"+endpoints[1]+"/v0/entity?id="+query)
@@ -118,7 +105,7 @@ func TestAgainstRealStores(t *testing.T) {
 			for _, load := range c.loads {
 				args := strings.Fields(load.args)
 				for i := range args {
-					args[i] = strings.NewReplacer("ODD", oddPrefix, "LARGE", c.large).Replace(args[i])
+					args[i] = strings.Replace(args[i], "ODD", oddPrefix, 1)
 				}
 				const path = "-path=/v0/entity?id={key}&ack=2&from=2"
 				if name == "http" && args[0] != "range" {
@@ -178,67 +165,6 @@ func TestFailedPutsAreNotInTheStore(t *testing.T) {
 	}
 }
 
-// TestZooKeeperWithoutAQuorum: no session can be opened, and the message says why.
-func TestZooKeeperWithoutAQuorum(t *testing.T) {
-	s := startZooKeeper(t, 3, 1)
-	for args, want := range map[string]string{"put": "it has no quorum", "put --target-leader": "knows of none"} {
-		_, _, stderr := callJSON(t, nil, append(strings.Fields(args), "--store=zookeeper", "--dial-timeout=2s",
-			"--endpoints="+s.endpoints[0])...)
-		assert.That(t, strings.Contains(stderr, want), "%s: %s, want %q", args, stderr, want)
-	}
-}
-
-// TestRevisionsOfZooKeeper compares those in the answers to writes with those that the znodes have.
-func TestRevisionsOfZooKeeper(t *testing.T) {
-	s := startZooKeeper(t, 3, 3)
-	path := filepath.Join(t.TempDir(), "history")
-	status, result, stderr := callJSON(t, nil, append(s.flags(), "mixed", "--total=6000", "--clients=60", "--conns=9",
-		"--key-space-size=300", "--key-size=4", "--val-size=60", "--verify", "--history", "--history-file="+path)...)
-	file, err := os.Open(path)
-	assert.OK(t, err)
-	defer file.Close()
-	highest := make(map[string]int64)
-	if _, err = history.Read(file, func(o history.Operation) {
-		if o.Op == history.Put && o.Outcome == history.OK {
-			highest[o.Key] = max(highest[o.Key], o.Revision)
-		}
-	}); err != nil || status != ExitOK || len(highest) < 250 {
-		t.Fatalf("%d keys were written, %+v: %v, %s", len(highest), result.Outcomes, err, stderr)
-	}
-	there := reference(t, s.endpoints...)
-	_, problem := there.Sync("/")
-	assert.OK(t, problem)
-	for key, revision := range highest {
-		if _, stat, err := there.Get("/" + key); err != nil || stat.Mzxid != revision {
-			t.Errorf("%s was written at %x, and the last answer had %x: %v", key, stat.Mzxid, revision, err)
-		}
-	}
-}
-
-// TestSessionsOfZooKeeperExpire stops a server for longer than the timeout of sessions: they are closed by it then, and
-// the load opens new ones.
-func TestSessionsOfZooKeeperExpire(t *testing.T) {
-	s := startZooKeeper(t, 1, 1, "maxSessionTimeout=1000")
-	ended := make(chan report.Result)
-	go func() {
-		_, result, _ := callJSON(t, nil, append(s.flags(), "put", "--duration=6s", "--clients=8", "--conns=4",
-			"--rate=200", "--request-timeout=500ms")...)
-		ended <- result
-	}()
-	for _, signal := range []os.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
-		<-hang.Midway(2 * time.Second) // of the load
-		assert.OK(t, s.processes[0].Signal(signal))
-	}
-	result := <-ended
-	last := result.Timeline[len(result.Timeline)-1]
-	assert.That(t, result.Outcomes.Unknown != 0 && last.OK >= 100 && last.Failed+last.Unknown == 0,
-		"%+v, in the last second %+v: %v", result.Outcomes, last, result.Errors)
-	children, _, err := reference(t, s.endpoints...).Children("/")
-	if n := len(children) - 1; err != nil || n < result.OK || n > result.OK+result.Outcomes.Unknown {
-		t.Errorf("%d znodes, %+v: %v", n, result.Outcomes, err)
-	}
-}
-
 // TestServicesOverTLS, with an agreement on HTTP/1.1, and without any.
 func TestServicesOverTLS(t *testing.T) {
 	authority := etcdtest.NewAuthority(t)
@@ -283,4 +209,149 @@ func stored(t *testing.T, endpoint string) (revision, keys int64) {
 		&etcdserverpb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, CountOnly: true})
 	assert.OK(t, err)
 	return all.Header.Revision, all.Count
+}
+
+// servers are the real ones of a store, in member order. They end with the test, and do not wait for the disk, which no
+// test needs.
+type servers struct {
+	store     string
+	endpoints []string
+	processes []*os.Process
+}
+
+// flags are the flags of a load of these members.
+func (s *servers) flags() []string {
+	return []string{"--store=" + s.store, "--dial-timeout=30s", "--endpoints=" + strings.Join(s.endpoints, ",")}
+}
+
+// startEtcd starts a real server that ends with the test.
+func startEtcd(t *testing.T, flags ...string) (endpoint string) {
+	t.Helper()
+	return startCluster(t, 1, flags...).endpoints[0]
+}
+
+// startCluster needs the server that a variable names: in CI it must, where a skipped test would never run.
+func startCluster(t *testing.T, members int, flags ...string) *servers {
+	t.Helper()
+	server := os.Getenv("ETCD_BINARY")
+	if _, err := os.Stat(server); err != nil {
+		assert.Must(t, os.Getenv("CI") == "", "ETCD_BINARY must name the real server in CI: %v", err)
+		t.Skipf("ETCD_BINARY does not name a program: %v", err)
+	}
+	scheme := "http://"
+	if slices.ContainsFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, "--cert-file=") }) {
+		scheme = "https://"
+	}
+	s := &servers{store: "etcd"}
+	var peers, cluster []string
+	for i := range members {
+		s.endpoints, peers = append(s.endpoints, freePort(t)), append(peers, freePort(t))
+		cluster = append(cluster, fmt.Sprintf("m%d=http://%s", i, peers[i]))
+	}
+	for i, endpoint := range s.endpoints {
+		own := []string{"--name", fmt.Sprintf("m%d", i), "--data-dir", t.TempDir() + "/data", "--log-level", "error",
+			"--unsafe-no-fsync", "--listen-client-urls", scheme + endpoint, "--advertise-client-urls", scheme + endpoint,
+			"--listen-peer-urls", "http://" + peers[i], "--initial-advertise-peer-urls", "http://" + peers[i],
+			"--initial-cluster", strings.Join(cluster, ",")}
+		s.processes = append(s.processes, startMember(t, exec.Command(server, append(own, flags...)...)))
+	}
+	return s
+}
+
+// get reads by net/http; status 0: there is no answer.
+func get(t *testing.T, target string) (status int, body []byte) {
+	t.Helper()
+	client := http.Client{Timeout: 5 * time.Second}
+	answer, err := client.Get(target)
+	if err != nil {
+		return 0, nil
+	}
+	defer answer.Body.Close()
+	if body, err = io.ReadAll(answer.Body); err != nil {
+		return 0, nil
+	}
+	return answer.StatusCode, body
+}
+
+// startReplicas builds and starts the reference service of package keyvalue.
+func startReplicas(t *testing.T, members int) *servers {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "replicas")
+	out, err := exec.Command("go", "build", "-C", "../../../replicas_image", "-o", program, ".").CombinedOutput()
+	assert.Must(t, err == nil, "build replicas: %v: %s", err, out)
+	s := &servers{store: "http"}
+	for range members {
+		s.endpoints = append(s.endpoints, freePort(t))
+	}
+	for i, endpoint := range s.endpoints {
+		s.processes = append(s.processes, startMember(t, exec.Command(program,
+			"--listen="+endpoint, fmt.Sprintf("--id=%d", i), "--peers="+strings.Join(s.endpoints, ","),
+			"--data="+t.TempDir(), "--timeout=500ms", "--unsafe-no-fsync")))
+	}
+	for _, endpoint := range s.endpoints {
+		hang.Until(t, "the replica", func() bool {
+			status, _ := get(t, "http://"+endpoint+"/status")
+			return status == 200
+		})
+	}
+	return s
+}
+
+func startMember(t *testing.T, command *exec.Cmd) *os.Process {
+	t.Helper()
+	output, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	assert.OK(t, err)
+	command.Stdout, command.Stderr = output, output
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	assert.OK(t, command.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	t.Cleanup(func() {
+		problem := command.Process.Signal(syscall.SIGTERM)
+		assert.That(t, problem == nil || errors.Is(problem, os.ErrProcessDone), "%v", problem)
+		select {
+		case <-ended:
+		case <-hang.Midway(hang.Limit):
+			t.Errorf("%s does not end on SIGTERM: %v", command.Path, command.Process.Kill())
+		}
+		if t.Failed() {
+			log, err := os.ReadFile(output.Name())
+			t.Logf("%s: %s (%v)", command.Path, log, err)
+		}
+	})
+	return command.Process
+}
+
+// freePort is below those that the kernel gives to connections and to listeners of port 0: no other process takes it
+// before the server does.
+func freePort(t *testing.T) (address string) {
+	t.Helper()
+	const lowest, ports = 10_000, 22_000
+	for range 100 {
+		address = fmt.Sprintf("127.0.0.1:%d", lowest+rand.IntN(ports))
+		if _, taken := portsGiven.LoadOrStore(address, nil); taken {
+			continue
+		}
+		if listener, err := net.Listen("tcp", address); err == nil {
+			err := listener.Close()
+			assert.That(t, err == nil, "%v", err)
+			return address
+		}
+	}
+	t.Fatal("there is no free port")
+	return ""
+}
+
+// portsGiven are the addresses that freePort gave to tests of this process.
+var portsGiven sync.Map
+
+func TestMain(m *testing.M) {
+	// A copy of the test's program is the program that it is named as.
+	switch filepath.Base(os.Args[0]) {
+	case "benchmark-client":
+		Process("test", nil)
+	case "benchmark-client-tls":
+		Process("test", secure.Files)
+	}
+	os.Exit(m.Run())
 }

@@ -34,9 +34,6 @@ var speakers = map[string][]string{
 	"internal/http1": {"internal/client", "internal/secure"}, // for the protocol's name
 }
 
-// forTests are modules that no program has in it.
-const forTests = "github.com/go-zookeeper/"
-
 // choosers are the packages that say which store a load is for.
 var choosers = []string{"internal/client", "internal/spec"}
 
@@ -70,7 +67,6 @@ func breaks(path string, source []byte) (problems []string) {
 		foreign := (strings.HasPrefix(imported, "go.etcd.io/") || strings.HasPrefix(imported, "google.golang.org/")) &&
 			!(inside && of == "etcd")
 		allowed, speaks := speakers[ours]
-		foreign = foreign || strings.HasPrefix(imported, forTests)
 		if ofStore || foreign || speaks && !inside && !slices.Contains(allowed, folder) {
 			problems = append(problems, "imports "+imported)
 		}
