@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,104 +33,54 @@ import (
 	"containernet-env/benchmark_image/internal/verify"
 )
 
-// realLoad is a load of a real store. ODD stands for a prefix of keys that URLs must encode.
-type realLoad struct {
-	args   string
-	empty  int // answers
-	failed int // checks of answers
-}
-
-// usual are loads of every store.
-var usual = []realLoad{
-	{args: "put --total=2000 --clients=50 --conns=6 --sequential-keys --val-size=256"},
-	{args: "put --total=100 --clients=5 --key-size=4 --prefix=ODD --val-size=64"},
-	{args: "put --total=9 --clients=3 --conns=3 --key-size=3 --prefix=large/ --val-size=1048576 --seed=5"},
-	{args: "range --total=2000 --clients=20 --conns=6 --key-size=8 --key-space-size=2000 --val-size=256 --verify"},
-	{args: "range --total=100 --key-size=4 --key-space-size=100 --key-prefix=ODD --val-size=64 --verify"},
-	{args: "range --total=9 --key-size=3 --key-space-size=9 --key-prefix=large/ --val-size=1048576 --seed=5 --verify"},
-	{args: "range --total=20 absent", empty: 20},
-	{args: "mixed --total=600 --clients=10 --conns=3 --key-size=8 --key-space-size=2000 --val-size=256 --verify"},
-}
-
-// ofEtcd are loads of ranges, transactions, leaders and reads that are not linearizable, and of values that only
-// etcd takes.
-var ofEtcd = []realLoad{
-	{args: "put --total=10 --val-size=0 --prefix=empty/"},
-	{args: "txn --total=9 --key-size=3 --prefix=large/ --val-size=700000"},
-	{args: "range --total=100 --consistency=s large/ --prefix --require-found"},
-	{args: "range --total=100 00000000 --from-key --limit=10 --keys-only --require-found"},
-	{args: "range --total=100 large/ large0 --count-only --require-found"},
-	{args: "range --total=100 foo foo3", empty: 100},
-	{args: "range --total=9 larger --prefix", empty: 9},
-	{args: "range --total=9 ю --from-key", empty: 9},
-	{args: "range --total=400 --clients=9 --conns=2 --key-size=8 --key-space-size=2000 --val-size=256 --verify " +
-		"--span-keys=50 --key-order=uniform"},
-	{args: "range --total=400 --key-size=8 --key-space-size=2000 --val-size=256 --verify --span-keys=50 --limit=9 " +
-		"--consistency=s"},
-	{args: "range --total=50 0000 --prefix --key-size=8 --key-space-size=2000 --val-size=256 --verify --keys-only"},
-	{args: "mixed --total=400 --clients=9 --key-size=8 --key-space-size=2000 --val-size=256 --verify --require-found " +
-		"--span-keys=50"},
-	{args: "range --total=600 --clients=9 --key-size=8 --key-space-size=2000 --consistency=s --val-size=256 --verify"},
-	{args: "put --total=50 --target-leader --prefix=leader/"},
-	{args: "txn --total=300 --clients=8 --conns=3 --key-size=8 --key-space-size=2000 --val-size=33"},
-	{args: "txn --total=5 --prefix=nowhere/", failed: 5},
-}
-
-// oddPrefix is ODD.
-const oddPrefix = "ключ %/\"\\?&#+/.../"
-
-// TestAgainstRealStores runs loads against real servers, has other clients look at what is there, and kills a leader.
-func TestAgainstRealStores(t *testing.T) {
-	for name, c := range map[string]struct {
-		start func(t *testing.T) *servers
-		loads []realLoad
-		look  func(t *testing.T, endpoints []string)
+// TestAgainstEtcd runs loads against real servers, has grpc-go look at what is there, and kills the leader while a load
+// writes and reads: the load follows the next one, no acknowledged write is lost, and what is unknown is reported as
+// that.
+func TestAgainstEtcd(t *testing.T) {
+	t.Parallel()
+	s := startCluster(t, 3)
+	for _, load := range []struct {
+		args   string
+		empty  int // answers
+		failed int // checks of answers
 	}{
-		"etcd": {func(t *testing.T) *servers { return startCluster(t, 3) }, slices.Concat(usual, ofEtcd),
-			func(t *testing.T, endpoints []string) {
-				revision, keys := stored(t, endpoints[0])
-				assert.That(t, revision == 2984 && keys == 2000+100+9+10+50, "%d keys at revision %d", keys, revision)
-			}},
-		"http": {func(t *testing.T) *servers { return startReplicas(t, 3) }, usual,
-			func(t *testing.T, endpoints []string) {
-				query := url.QueryEscape(oddPrefix + "0000")
-				status, body := get(t, "http://"+endpoints[1]+"/v0/entity?id="+query)
-				assert.That(t, status == 200 && len(body) == 64, "net/http finds %d %q", status, body)
-			}},
+		{args: "put --total=2000 --clients=50 --conns=6 --sequential-keys --val-size=256"},
+		{args: "put --total=100 --clients=5 --key-size=4 --prefix=odd/ --val-size=64"},
+		{args: "put --total=9 --clients=3 --conns=3 --key-size=3 --prefix=large/ --val-size=1048576 --seed=5"},
+		{args: "range --total=2000 --clients=20 --conns=6 --key-size=8 --key-space-size=2000 --val-size=256 --verify"},
+		{args: "range --total=100 --key-size=4 --key-space-size=100 --key-prefix=odd/ --val-size=64 --verify"},
+		{args: "range --total=9 --key-size=3 --key-space-size=9 --key-prefix=large/ --val-size=1048576 --seed=5 --verify"},
+		{args: "range --total=20 absent", empty: 20},
+		{args: "mixed --total=600 --clients=10 --conns=3 --key-size=8 --key-space-size=2000 --val-size=256 --verify"},
+		{args: "put --total=10 --val-size=0 --prefix=empty/"},
+		{args: "txn --total=9 --key-size=3 --prefix=large/ --val-size=700000"},
+		{args: "range --total=100 --consistency=s large/ --prefix --require-found"},
+		{args: "range --total=100 00000000 --from-key --limit=10 --keys-only --require-found"},
+		{args: "range --total=100 large/ large0 --count-only --require-found"},
+		{args: "range --total=100 foo foo3", empty: 100},
+		{args: "range --total=9 larger --prefix", empty: 9},
+		{args: "range --total=9 ю --from-key", empty: 9},
+		{args: "range --total=400 --clients=9 --conns=2 --key-size=8 --key-space-size=2000 --val-size=256 --verify " +
+			"--span-keys=50 --key-order=uniform"},
+		{args: "range --total=400 --key-size=8 --key-space-size=2000 --val-size=256 --verify --span-keys=50 --limit=9 " +
+			"--consistency=s"},
+		{args: "range --total=50 0000 --prefix --key-size=8 --key-space-size=2000 --val-size=256 --verify --keys-only"},
+		{args: "mixed --total=400 --clients=9 --key-size=8 --key-space-size=2000 --val-size=256 --verify --require-found " +
+			"--span-keys=50"},
+		{args: "range --total=600 --clients=9 --key-size=8 --key-space-size=2000 --consistency=s --val-size=256 --verify"},
+		{args: "put --total=50 --target-leader --prefix=leader/"},
+		{args: "txn --total=300 --clients=8 --conns=3 --key-size=8 --key-space-size=2000 --val-size=33"},
+		{args: "txn --total=5 --prefix=nowhere/", failed: 5},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := c.start(t)
-			for _, load := range c.loads {
-				args := strings.Fields(load.args)
-				for i := range args {
-					args[i] = strings.Replace(args[i], "ODD", oddPrefix, 1)
-				}
-				const path = "-path=/v0/entity?id={key}&ack=2&from=2"
-				if name == "http" && args[0] != "range" {
-					args = append(args, "--put"+path)
-				}
-				if name == "http" && args[0] != "put" {
-					args = append(args, "--get"+path)
-				}
-				status, result, stderr := callJSON(t, nil, append(args, s.flags()...)...)
-				if (status == ExitOK) != (load.failed == 0) || result.Failed != load.failed ||
-					result.Codes["Check"] != load.failed || result.Empty != load.empty || result.Outcomes.Unknown != 0 {
-					t.Errorf("%s: status %d, %d failed, %d empty: %v, %s", load.args, status, result.Failed, result.Empty,
-						result.Errors, stderr)
-				}
-			}
-			c.look(t, s.endpoints)
-			if name != "http" {
-				s.aLeaderIsKilled(t)
-			}
-		})
+		status, result, stderr := callJSON(t, nil, append(strings.Fields(load.args), s.flags()...)...)
+		if (status == ExitOK) != (load.failed == 0) || result.Failed != load.failed ||
+			result.Codes["Check"] != load.failed || result.Empty != load.empty || result.Outcomes.Unknown != 0 {
+			t.Errorf("%s: status %d, %d failed, %d empty: %v, %s", load.args, status, result.Failed, result.Empty,
+				result.Errors, stderr)
+		}
 	}
-}
-
-// aLeaderIsKilled while a load writes and reads: the load follows the next one, no acknowledged write is lost, and what
-// is unknown is reported as that.
-func (s *servers) aLeaderIsKilled(t *testing.T) {
+	revision, keys := stored(t, s.endpoints[0])
+	assert.That(t, revision == 2984 && keys == 2000+100+9+10+50, "%d keys at revision %d", keys, revision)
 	args := append(s.flags(), "--key-size=3", "--key-space-size=40", "--val-size=64", "--clients=12", "--conns=6")
 	exit, result, stderr := callJSON(t, nil, append(args, "put", "--total=40", "--target-leader")...)
 	assert.Must(t, exit == ExitOK && result.Leader != nil, "%v", stderr)
@@ -165,6 +114,9 @@ func TestFailedPutsAreNotInTheStore(t *testing.T) {
 	}
 }
 
+// oddPrefix is one of keys that URLs must encode.
+const oddPrefix = "ключ %/\"\\?&#+/.../"
+
 // TestServicesOverTLS, with an agreement on HTTP/1.1, and without any.
 func TestServicesOverTLS(t *testing.T) {
 	authority := etcdtest.NewAuthority(t)
@@ -173,6 +125,7 @@ func TestServicesOverTLS(t *testing.T) {
 		var values sync.Map
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPut {
+				assert.That(t, strings.HasPrefix(r.URL.Path, "/"+oddPrefix), "the path is %q", r.URL.Path)
 				value, _ := io.ReadAll(r.Body)
 				values.Store(r.URL.Path, value)
 			} else if value, ok := values.Load(r.URL.Path); ok {
@@ -186,7 +139,8 @@ func TestServicesOverTLS(t *testing.T) {
 		server.TLS.NextProtos = protocols
 		status, result, stderr := callJSON(t, nil, "mixed", "--total=300", "--verify", "--store=http", "--put-path=/{key}",
 			"--get-path=/{key}", "--get-codes=200", "--absent-codes=410", "--endpoints="+server.Listener.Addr().String(),
-			"--cacert="+ca, "--cert="+certificate, "--key="+key, "--key-space-size=50", "--key-size=4", "--val-size=3000")
+			"--cacert="+ca, "--cert="+certificate, "--key="+key, "--key-space-size=50", "--key-size=4", "--val-size=100000",
+			"--prefix="+oddPrefix)
 		assert.That(t, status == ExitOK && result.Done == 300, "%q: %d of %d failed: %v, %s", protocols, result.Failed,
 			result.Done, result.Errors, stderr)
 		server.Close()
@@ -211,17 +165,16 @@ func stored(t *testing.T, endpoint string) (revision, keys int64) {
 	return all.Header.Revision, all.Count
 }
 
-// servers are the real ones of a store, in member order. They end with the test, and do not wait for the disk, which no
+// servers are real ones of etcd, in member order. They end with the test, and do not wait for the disk, which no
 // test needs.
 type servers struct {
-	store     string
 	endpoints []string
 	processes []*os.Process
 }
 
 // flags are the flags of a load of these members.
 func (s *servers) flags() []string {
-	return []string{"--store=" + s.store, "--dial-timeout=30s", "--endpoints=" + strings.Join(s.endpoints, ",")}
+	return []string{"--dial-timeout=30s", "--endpoints=" + strings.Join(s.endpoints, ",")}
 }
 
 // startEtcd starts a real server that ends with the test.
@@ -242,7 +195,7 @@ func startCluster(t *testing.T, members int, flags ...string) *servers {
 	if slices.ContainsFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, "--cert-file=") }) {
 		scheme = "https://"
 	}
-	s := &servers{store: "etcd"}
+	s := &servers{}
 	var peers, cluster []string
 	for i := range members {
 		s.endpoints, peers = append(s.endpoints, freePort(t)), append(peers, freePort(t))
@@ -254,45 +207,6 @@ func startCluster(t *testing.T, members int, flags ...string) *servers {
 			"--listen-peer-urls", "http://" + peers[i], "--initial-advertise-peer-urls", "http://" + peers[i],
 			"--initial-cluster", strings.Join(cluster, ",")}
 		s.processes = append(s.processes, startMember(t, exec.Command(server, append(own, flags...)...)))
-	}
-	return s
-}
-
-// get reads by net/http; status 0: there is no answer.
-func get(t *testing.T, target string) (status int, body []byte) {
-	t.Helper()
-	client := http.Client{Timeout: 5 * time.Second}
-	answer, err := client.Get(target)
-	if err != nil {
-		return 0, nil
-	}
-	defer answer.Body.Close()
-	if body, err = io.ReadAll(answer.Body); err != nil {
-		return 0, nil
-	}
-	return answer.StatusCode, body
-}
-
-// startReplicas builds and starts the reference service of package keyvalue.
-func startReplicas(t *testing.T, members int) *servers {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "replicas")
-	out, err := exec.Command("go", "build", "-C", "../../../replicas_image", "-o", program, ".").CombinedOutput()
-	assert.Must(t, err == nil, "build replicas: %v: %s", err, out)
-	s := &servers{store: "http"}
-	for range members {
-		s.endpoints = append(s.endpoints, freePort(t))
-	}
-	for i, endpoint := range s.endpoints {
-		s.processes = append(s.processes, startMember(t, exec.Command(program,
-			"--listen="+endpoint, fmt.Sprintf("--id=%d", i), "--peers="+strings.Join(s.endpoints, ","),
-			"--data="+t.TempDir(), "--timeout=500ms", "--unsafe-no-fsync")))
-	}
-	for _, endpoint := range s.endpoints {
-		hang.Until(t, "the replica", func() bool {
-			status, _ := get(t, "http://"+endpoint+"/status")
-			return status == 200
-		})
 	}
 	return s
 }
