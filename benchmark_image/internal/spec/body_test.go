@@ -17,12 +17,17 @@ const (
 		`"valSize": 64, "targetLeader": true, "sequentialKeys": true}`
 )
 
-// TestBodiesBecomeSpecs: what a body does not name has its default.
+// TestBodiesBecomeSpecs: what a body does not name has its default, and what one program hands to the other describes
+// the same load. Each parameter has a value other than its default.
 func TestBodiesBecomeSpecs(t *testing.T) {
+	unchanged := make(map[string]bool)
+	for _, p := range Parameters {
+		unchanged[p.Name] = true
+	}
 	for _, c := range []struct {
 		operation Operation
 		body      string
-		change    func(*Spec)
+		change    func(*Spec) // nil: it is not compared
 	}{
 		{Put, seedWrite, func(s *Spec) {
 			s.Endpoints, s.Clients, s.Conns, s.Total = []string{"10.0.0.251:2379"}, 5, 6, 1000
@@ -45,15 +50,48 @@ func TestBodiesBecomeSpecs(t *testing.T) {
 		{Range, `{"endpoints":"a:1","key":"k","prefix":true,"limit":5,"keysOnly":true,"warmupRequests":10}`,
 			func(s *Spec) { s.Key, s.KeyIsPrefix, s.Limit, s.KeysOnly, s.WarmupRequests = "k", true, 5, true, 10 }},
 		{Range, `{"endpoints":"a:1","key":"k","endRange":"\u0000"}`, func(s *Spec) { s.Key, s.End = "k", AllKeys }},
+		{Put, `{"endpoints":"a:1,b:1","duration":1.5,"rate":123.5,"arrival":"poisson","warmupDuration":2.000000001,
+			"targetMember":"b:1","leaderless":true}`, nil},
+		{Put, `{"endpoints":"a:1","rate":0.3,"total":7,"warmupRequests":77,"seed":9007199254740991,"loadSeed":11,
+			"keyPrefix":"-p q"}`, nil},
+		{Put, `{"endpoints":"a:1","store":"zookeeper","keyPrefix":"/ü","chroot":"/--a/b%2F"}`, nil},
+		{Put, `{"endpoints":"a:1","caFile":"/c a","certFile":"c","keyFile":"k","user":"ü","passwordFile":"p"}`, nil},
+		{Put, `{"endpoints":"a:1","store":"http","putPath":"/v0/entity?id={key}&ack=2","putCodes":"201,202"}`, nil},
+		{Put, `{"endpoints":"a:1","store":"consul","tokenFile":"t"}`, nil},
+		{Range, `{"endpoints":"a:1","key":"--conns=3","endRange":"-z\n","consistency":"s","limit":12,"keysOnly":true}`, nil},
+		{Range, `{"endpoints":"a:1","key":"","prefix":true,"countOnly":true}`, nil},
+		{Range, `{"endpoints":"a:1","keySize":8,"keySpace":100,"keyPrefix":"p","requireFound":true,"spanKeys":3,"limit":2}`,
+			nil},
+		{Range, `{"endpoints":"a:1","key":"-p0","prefix":true,"keySize":4,"keySpace":100,"keyPrefix":"-p","valSize":9,
+			"verify":true}`, nil},
+		{Range, `{"endpoints":"a:1","key":"ключ \u2028<&\u0001","endRange":"\u0000"}`, nil},
+		{Range, `{"endpoints":"a:1","key":"k","store":"consul","consistency":"default"}`, nil},
+		{Range, `{"endpoints":"a:1","key":"k","store":"http","getPath":"/{key}","getCodes":"200,203","absentCodes":"404,410"}`,
+			nil},
+		{Mixed, `{"endpoints":"a:1","ratio":0.125,"verify":true,"requireFound":true,"keyOrder":"zipfian",
+			"zipfExponent":1.25,"valSize":100,"keySpace":50,"keyPrefix":"m/","consistency":"s","spanKeys":7}`, nil},
+		{Mixed, `{"endpoints":"a:1","ratio":0}`, nil},
+		{Txn, `{"endpoints":"a:1","valSize":0,"keyOrder":"uniform","timelineInterval":0.25}`, nil},
+		{Txn, `{"endpoints":"a:1","valSize":20,"history":true}`, nil},
+		{Txn, `{"endpoints":"a:1"}`, nil},
 	} {
 		got, problem := ParseBody(c.operation, []byte(c.body))
 		assert.Must(t, problem == nil, "%s: %v", c.body, problem)
+		checkEncoding(t, *got)
 		want := Default(c.operation)
-		want.Endpoints = []string{"a:1"}
-		c.change(&want)
-		want.StallTimeout = got.StallTimeout // that of the load, see its test
-		assert.Equal(t, *got, want, "%s", c.body)
+		for _, p := range Parameters {
+			if p.Value(got) != p.Value(&want) {
+				delete(unchanged, p.Name)
+			}
+		}
+		if c.change != nil {
+			want.Endpoints = []string{"a:1"}
+			c.change(&want)
+			want.StallTimeout = got.StallTimeout // that of the load, see its test
+			assert.Equal(t, *got, want, "%s", c.body)
+		}
 	}
+	assert.That(t, len(unchanged) == 0, "no test changes %v", unchanged)
 }
 
 // TestBodiesThatAreRefused has what is not about the bounds of one number, which package contract tries.
@@ -193,62 +231,6 @@ func checkEncoding(t *testing.T, want Spec) {
 	assert.Must(t, problem == nil, "%s: %v", body, problem)
 	assert.That(t, again.Order() == want.Order() && again.DistinctKeys() == want.DistinctKeys(),
 		"%s has other keys than %+v", body, want)
-}
-
-// TestEncodedSpecsAreDecoded has each parameter with a value other than its default.
-func TestEncodedSpecsAreDecoded(t *testing.T) {
-	specs := map[Operation][]string{
-		Put: {
-			`{"endpoints":"10.0.0.1:1,[::1]:2","conns":3,"clients":4,"total":5,"targetLeader":true,"seed":6,
-				"loadSeed":11,"keySize":7,"keySpace":8,"valSize":9,"sequentialKeys":true,"keyPrefix":"-p q",
-				"requestTimeout":1.5,"dialTimeout":1,"runTimeout":90}`,
-			`{"endpoints":"a:1,b:1","duration":1.5,"rate":123.5,"arrival":"poisson","warmupDuration":2.000000001,
-				"targetMember":"b:1","leaderless":true}`,
-			`{"endpoints":"a:1","rate":0.3,"total":7,"warmupRequests":77,"seed":9007199254740991}`,
-			`{"endpoints":"a:1","store":"zookeeper","keyPrefix":"/ü","chroot":"/--a/b%2F"}`,
-			`{"endpoints":"a:1","caFile":"/c a","certFile":"c","keyFile":"k","user":"ü","passwordFile":"p"}`,
-			`{"endpoints":"a:1","store":"http","putPath":"/v0/entity?id={key}&ack=2","putCodes":"201,202"}`,
-			`{"endpoints":"a:1","store":"consul","tokenFile":"t"}`,
-		},
-		Range: {
-			`{"endpoints":"a:1","key":"--conns=3","endRange":"-z\n","consistency":"s","limit":12,"keysOnly":true}`,
-			`{"endpoints":"a:1","key":"","prefix":true,"countOnly":true}`,
-			`{"endpoints":"a:1","keySize":8,"keySpace":100,"keyPrefix":"p","requireFound":true,"spanKeys":3,"limit":2}`,
-			`{"endpoints":"a:1","key":"-p0","prefix":true,"keySize":4,"keySpace":100,"keyPrefix":"-p","valSize":9,
-				"verify":true}`,
-			`{"endpoints":"a:1","key":"ключ \u2028<&\u0001","endRange":"\u0000"}`,
-			`{"endpoints":"a:1","key":"k","store":"consul","consistency":"default"}`,
-			`{"endpoints":"a:1","key":"k","store":"http","getPath":"/{key}","getCodes":"200,203","absentCodes":"404,410"}`,
-		},
-		Mixed: {
-			`{"endpoints":"a:1","ratio":0.125,"verify":true,"requireFound":true,"keyOrder":"zipfian",
-				"zipfExponent":1.25,"valSize":100,"keySpace":50,"keyPrefix":"m/","consistency":"s","spanKeys":7}`,
-			`{"endpoints":"a:1","ratio":0}`,
-		},
-		Txn: {
-			`{"endpoints":"a:1","valSize":0,"keyOrder":"uniform","timelineInterval":0.25}`,
-			`{"endpoints":"a:1","valSize":20,"history":true}`,
-			`{"endpoints":"a:1"}`,
-		},
-	}
-	unchanged := make(map[string]bool)
-	for _, p := range Parameters {
-		unchanged[p.Name] = true
-	}
-	for operation, bodies := range specs {
-		for _, body := range bodies {
-			s, problem := ParseBody(operation, []byte(body))
-			assert.Must(t, problem == nil, "%s: %v", body, problem)
-			checkEncoding(t, *s)
-			defaults := Default(operation)
-			for _, p := range Parameters {
-				if p.Value(s) != p.Value(&defaults) {
-					delete(unchanged, p.Name)
-				}
-			}
-		}
-	}
-	assert.That(t, len(unchanged) == 0, "no test changes %v", unchanged)
 }
 
 // TestTheLargestSpecFits has the largest texts, of characters that JSON escapes.
