@@ -121,25 +121,17 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-func TestWallClockThatIsSetDoesNotSpoilASample(t *testing.T) {
-	r := &Request{Probes: 1, TimeoutMS: 1000}
+// TestSamples: neither a wall clock that is set, nor duplicates, nor replies to what was not sent yet spoil a sample.
+func TestSamples(t *testing.T) {
+	r := &Request{Probes: 2, TimeoutMS: 1000}
 	for _, step := range []int64{int64(-3600e9), int64(3600e9), int64(5e6)} {
 		p := &pair{warm: true}
 		p.sent(r, stamp{wallNS: 1e18, monotonicNS: 0}, 0)
-		p.replied(r, 0, 1e18+step+6e6, stamp{wallNS: 1e18 + step + 6e6 + 1000, monotonicNS: 6e6 + 1000})
-		assert.Equal(t, p.samplesNS[0], 6e6+1000, "sample with a step of %d ns", step)
+		for _, probe := range []uint32{0, 0, 1} {
+			p.replied(r, probe, 1e18+step+6e6, stamp{wallNS: 1e18 + step + 6e6 + 1000, monotonicNS: 6e6 + 1000})
+		}
+		assert.That(t, p.open == 0 && !p.over && p.samplesNS[0] == 6e6+1000, "a step of %d ns: %+v", step, p)
 	}
-}
-
-func TestDuplicatesAndStrangersAreIgnored(t *testing.T) {
-	r := &Request{Probes: 2, TimeoutMS: 1000}
-	p := &pair{warm: true}
-	p.sent(r, stamp{wallNS: 1e18}, 0)
-	for range 2 {
-		p.replied(r, 0, 1e18+5, stamp{wallNS: 1e18 + 5, monotonicNS: 5})
-	}
-	p.replied(r, 1, 1e18+5, stamp{wallNS: 1e18 + 5, monotonicNS: 5}) // not sent yet
-	assert.That(t, p.open == 0 && !p.over && p.samplesNS[0] == 5, "got %+v", p)
 }
 
 func TestFiftyHostsAreSpreadOut(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	numbers "encoding/binary"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -139,15 +138,6 @@ func star(t testing.TB, delays ...time.Duration) (e *client, hosts []*host) {
 	return e, hosts
 }
 
-// measure runs `link-emulator rtt` over hosts.
-func measure(t testing.TB, hosts []*host, more fields) (result rtt.Result) {
-	t.Helper()
-	request := fields{"timeout_ms": hang.Deadline.Milliseconds()}
-	maps.Copy(request, more)
-	prober(t, "rtt", hosts, request, &result)()
-	return result
-}
-
 // prober starts `link-emulator rtt` or probe over hosts; await returns when it has a result.
 func prober(t testing.TB, verb string, hosts []*host, request fields, result any) (await func()) {
 	t.Helper()
@@ -275,7 +265,9 @@ func TestProbes(t *testing.T) {
 	down := startHost(t, 2)
 	e.addPort(down)
 	e.addLink(down, 0)
-	pairs := measure(t, append(hosts, down), fields{"probes": 20, "timeout_ms": 100}).Pairs
+	var result rtt.Result
+	prober(t, "rtt", append(hosts, down), fields{"probes": 20, "timeout_ms": 100}, &result)()
+	pairs := result.Pairs
 	for _, sampleNS := range pairs[0].SamplesNS {
 		assert.That(t, time.Duration(sampleNS) >= 2*delay, "early: %+v", pairs[0])
 	}

@@ -61,14 +61,6 @@ func serve(t testing.TB, client string) *server {
 	return &server{h, t, listening.Client(), listening.URL}
 }
 
-// script serves with a shell script as the client.
-func script(t *testing.T, text string) *server {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "client")
-	assert.OK(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700))
-	return serve(t, path)
-}
-
 // runningJob waits for a benchmark with requests that are done, and gives the id of its job.
 func runningJob(t testing.TB, h *Handler) string {
 	t.Helper()
@@ -136,7 +128,9 @@ func TestClientsThatEnd(t *testing.T) {
 		"trap 'sleep 0.1; echo took its time >&2; exit 1' TERM\necho '{\"done\":1}' >&2\n" +
 			"while :; do sleep 0.05; done": "took its time",
 	} {
-		s := script(t, text)
+		path := filepath.Join(t.TempDir(), "client")
+		assert.OK(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700))
+		s := serve(t, path)
 		s.Runner.Start = withGrace(&Children{}, hang.Limit)
 		_, answered := s.begin("/benchmark/write", thousand)
 		if strings.HasPrefix(text, "trap") {
