@@ -170,8 +170,9 @@ func TestDisturbances(t *testing.T) {
 		"an overload": {"--duration=1400ms --rate=1000 --clients=2 --request-timeout=100ms --dial-timeout=1s",
 			func(_ *worldtest.World, m *etcdtest.Member) { m.Hang() }, func(r report.Result, s *report.Schedule, _ string) bool {
 				o := r.Outcomes
-				return r.Requests == 1400 && o.OK > 990 && o.Unknown >= 2 && o.Unsent >= 50 && s.FellBehind && s.Unsent == o.Unsent &&
-					o.OK+o.Failed+o.Unknown+o.Unsent == 1400 && r.Codes["DeadlineExceeded"] == o.Unknown-r.Abandoned
+				return r.Requests == 1400 && o.OK > 990 && o.Unknown >= 2 && o.Unsent >= 50 && s.FellBehind &&
+					s.Unsent == o.Unsent && o.OK+o.Failed+o.Unknown+o.Unsent == 1400 &&
+					r.Codes["DeadlineExceeded"] == o.Unknown-r.Abandoned
 			}},
 		// 500 of 2000 requests were due in that second, and their response times are spread evenly from 0 to 1 s. That is a
 		// quarter of all, so one in 20 takes longer than 0.8 s. Only the requests in flight see it in their service time.

@@ -103,11 +103,12 @@ func TestWrongAnswers(t *testing.T) {
 		"a single key, twice":     {&single, written(3, 3), 0, false, errOrder.Text},
 		"a single key, not there": {&single, nil, 0, false, ""},
 
-		"not verified":              {&unverified, []pair{{"k", nil}}, 0, false, ""},
-		"not verified, hidden":      {&unverified, nil, 1, true, "an answer held 0 keys of 1, expected were 1"},
-		"not verified, two":         {&unverified, make([]pair, 2), 0, false, "an answer held 2 keys of 2, expected were 2"},
-		"not verified, less":        {&counted, nil, -1, false, "an answer held 0 keys of -1, expected were 0"},
-		"not verified, more":        {&unverified, []pair{{"k", nil}}, 0, true, "an answer with 1 keys of 1 said of more: true"},
+		"not verified":         {&unverified, []pair{{"k", nil}}, 0, false, ""},
+		"not verified, hidden": {&unverified, nil, 1, true, "an answer held 0 keys of 1, expected were 1"},
+		"not verified, two":    {&unverified, make([]pair, 2), 0, false, "an answer held 2 keys of 2, expected were 2"},
+		"not verified, less":   {&counted, nil, -1, false, "an answer held 0 keys of -1, expected were 0"},
+		"not verified, more": {&unverified, []pair{{"k", nil}}, 0, true,
+			"an answer with 1 keys of 1 said of more: true"},
 		"only the count of a key":   {&counted, nil, 1, false, ""},
 		"only its count, and a key": {&counted, []pair{{"k", nil}}, 1, false, "an answer held 1 keys of 1, expected were 0"},
 	} {
