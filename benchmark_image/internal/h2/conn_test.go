@@ -14,7 +14,6 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"containernet-env/benchmark_image/internal/assert"
-	"containernet-env/benchmark_image/internal/inputtest"
 	"containernet-env/benchmark_image/internal/store"
 )
 
@@ -493,69 +492,6 @@ func TestRequestsThatWereNotSentAsAWhole(t *testing.T) {
 	assert.That(t, len(f) == 2 && f[0].Unknown != f[1].Unknown, "one of two requests was written: %+v", f)
 }
 
-// FuzzConn feeds malformed frames, in two pieces, and cancels calls between them. For every input, each call that is
-// not cancelled has exactly one outcome, and every answer that is read was in the input.
-func FuzzConn(native *testing.F) {
-	f := inputtest.F{F: native}
-	p := newPeer(f, Options{})
-	p.answer(1)
-	p.headers(3, true, ":status", "200", "content-type", "application/grpc", "grpc-status", "8", "grpc-message", "no%20")
-	p.must(p.framer.WriteGoAway(5, http2.ErrCodeNo, nil))
-	f.Add(bytes.Clone(p.toConn.Bytes()), uint16(20))
-	p.toConn.Reset()
-	p.must(p.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 100_000},
-		http2.Setting{ID: http2.SettingHeaderTableSize, Val: 0}))
-	p.must(p.framer.WriteWindowUpdate(0, 70_000))
-	p.must(p.framer.WriteRSTStream(1, http2.ErrCodeRefusedStream))
-	p.must(p.framer.WritePing(false, [8]byte{}))
-	f.Add(bytes.Clone(p.toConn.Bytes()), uint16(1))
-	p.toConn.Reset()
-	p.begin(1)
-	p.data(1, message(brokenAnswer))
-	p.end(1)
-	p.answer(3)
-	p.answer(5)
-	f.Add(bytes.Clone(p.toConn.Bytes()), uint16(60))
-	f.Fuzz(func(t *testing.T, b []byte, cut uint16) {
-		c := newPeer(t, Options{Window: defaultWindow}).conn
-		started, cancelled, more := 0, 0, 20
-		var got outcomes
-		start := func(s *Stream) {
-			if more > 0 && c.CanStart() {
-				more--
-				started++
-				c.Start(s, get, append(AppendPrefix(nil), "key"...), make([]byte, started*10_000))
-			}
-		}
-		got.again = start
-		var all [4]Stream
-		for i := range all {
-			all[i].Owner = &got
-			start(&all[i])
-		}
-		split := min(int(cut), len(b))
-		err := c.Feed(b[:split])
-		if err == nil {
-			c.Wrote(min(len(c.Output()), int(cut)))
-			for i := range all {
-				if cut>>i&1 == 1 && all[i].id != 0 {
-					c.Cancel(&all[i])
-					cancelled++
-					assert.That(t, all[i].id == 0, "a call goes on that was cancelled")
-					start(&all[i])
-				}
-			}
-			err = c.Feed(b[split:])
-		}
-		fault := new(ConnError)
-		assert.That(t, err == nil || errors.As(err, &fault), "an error of another kind: %v", err)
-		c.Lost("over")
-		assert.That(t, len(got.failures)+cancelled == started && c.Active() == 0 && c.firstBlocked == nil,
-			"%d calls, %d outcomes, %d cancelled, %d under way", started, len(got.failures), cancelled, c.Active())
-		assert.That(t, len(got.body) <= len(b), "answers of %d bytes were read from %d", len(got.body), len(b))
-	})
-}
-
 // peer is the member's side of a connection, written with an implementation that is not ours.
 type peer struct {
 	t       testing.TB
@@ -700,11 +636,10 @@ var (
 
 func message(b []byte) []byte { return append([]byte{0, 0, 0, byte(len(b) >> 8), byte(len(b))}, b...) }
 
-// outcomes records the answers and outcomes of calls, and may start others.
+// outcomes records the answers and outcomes of calls.
 type outcomes struct {
 	body     []byte
 	failures []*store.Failure
-	again    func(*Stream)
 }
 
 func (o *outcomes) Feed(b []byte, last bool) error {
@@ -718,12 +653,7 @@ func (o *outcomes) Feed(b []byte, last bool) error {
 	return nil
 }
 
-func (o *outcomes) Finished(s *Stream, f *store.Failure) {
-	o.failures = append(o.failures, f)
-	if o.again != nil {
-		o.again(s)
-	}
-}
+func (o *outcomes) Finished(_ *Stream, f *store.Failure) { o.failures = append(o.failures, f) }
 
 // succeeded is for what is sent to the connection now, after which so many calls have ended well.
 func (p *peer) succeeded(calls int) {
