@@ -19,7 +19,7 @@ UNDOING = ("restart", "thaw", "heal", "link_up", "reset")
 
 def key(line: Any) -> tuple[str, int, int]:
     """What tells one scenario of a run from the others."""
-    return line["scenario"], line["repetition"], line["attempt"]
+    return line.scenario, line.repetition, line.attempt
 
 
 def main(place: Path, picture: Path) -> None:
@@ -27,15 +27,15 @@ def main(place: Path, picture: Path) -> None:
     run = read_run(find_run(place))
     done = run.disruptions
     struck = {key(line) for line in done}
-    scenarios = [line for line in run.scenarios if key(line) in struck and line["load"]]
+    scenarios = [line for line in run.scenarios if key(line) in struck and line.load]
     if not scenarios:
         raise UsageError(f"{run.path} has no scenario with events that left a result (docs/events.md)")
     import matplotlib.pyplot as plt  # only here: what is wrong with the run is said without it
 
     figure, all_axes = plt.subplots(len(scenarios), 1, figsize=(9, 2.2 * len(scenarios)), dpi=120, squeeze=False)
     for axes, scenario in zip(all_axes[:, 0], scenarios, strict=True):
-        draw(axes, scenario["load"], [line for line in done if key(line) == key(scenario)])
-        axes.set_title(scenario["scenario"], fontsize=7, loc="left", pad=10)
+        draw(axes, scenario.load, [line for line in done if key(line) == key(scenario)])
+        axes.set_title(scenario.scenario, fontsize=7, loc="left", pad=10)
     all_axes[-1, 0].set_xlabel("seconds since the start of the load")
     figure.tight_layout()
     figure.savefig(picture)
@@ -50,11 +50,11 @@ def draw(axes: Any, load: Any, done: list[Any]) -> None:
     axes.step(starts, bad, where="post", color=BAD, linewidth=1, label="failed or unknown")
     top = axes.get_ylim()[1]
     for line in done:
-        if line["since_start_ns"] is None or line["cause"] == "end":
+        if line.since_start_ns is None or line.cause == "end":
             continue
-        at_s, colour = line["since_start_ns"] / 1e9, UNDONE if line["verb"] in UNDOING else STRUCK
+        at_s, colour = line.since_start_ns / 1e9, UNDONE if line.verb in UNDOING else STRUCK
         axes.axvline(at_s, color=colour, linewidth=1, linestyle="--")
-        words = f"{line['verb'].replace('_', ' ')} {' '.join(line['members'])}"
+        words = f"{line.verb.replace('_', ' ')} {' '.join(line.members)}"
         axes.text(at_s, top, words, fontsize=6, color=colour, ha="left", va="bottom")
     axes.set_ylabel("requests/s", fontsize=8)
     axes.set_ylim(bottom=0)

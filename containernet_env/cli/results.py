@@ -31,6 +31,7 @@ from containernet_env.model.names import listed, split
 if TYPE_CHECKING:
     from containernet_env.results.comparison import Cell, Comparison
     from containernet_env.results.files import Checked
+    from containernet_env.results.run_files import EventLine, Manifest, Proof, ScenarioLine
     from containernet_env.runs.verify import Judgement
 
 
@@ -301,7 +302,8 @@ def show_command(run: Path, events: bool) -> None:
 
     found = read_run(find_run(run))
     lines = [f"run {found.path.name}, in {found.path}", *(f"  {line}" for line in _header(found.manifest))]
-    lines += [f"  {line}" for proof in (found.network or {}).get("proofs", ()) for line in _proof(proof)]
+    proofs = found.network.proofs if found.network is not None else ()
+    lines += [f"  {line}" for proof in proofs for line in _proof(proof)]
     parts: list[str | Text | Table] = [plain("\n".join(lines))]
     if found.scenarios:
         parts += ["", _table(found.scenarios), *_findings(found.scenarios)]
@@ -317,32 +319,31 @@ def show_command(run: Path, events: bool) -> None:
         out.print(part, soft_wrap=not isinstance(part, Table))
 
 
-def _header(manifest: Mapping[str, Any] | None) -> list[str]:
+def _header(manifest: Manifest | None) -> list[str]:
     if manifest is None:
         return ["manifest.json is missing: the run ended before it was written"]
     from containernet_env.results.run_directory import facts_of
 
-    plan = manifest["plan"]
-    links, store, repeats = (manifest.get(name) for name in ("links", "store", "repeats"))
+    plan, links, store, repeats = manifest.plan, manifest.links, manifest.store, manifest.repeats
     members = [host for host in plan["hosts"] if host["role"] != "benchmark"]
     lines = [
-        f"began {manifest['began']}",
-        f"{plan['config']['path']}: {len(members)} members and the client, config {manifest['config_hash']}",
+        f"began {manifest.began}",
+        f"{plan['config']['path']}: {len(members)} members and the client, config {manifest.config_hash}",
     ]
-    if repeats:
-        differing = ", ".join(item["name"] for item in repeats["differences"] if item["matters"])
-        lines.append(f"repeats {repeats['run_id']}, {f'with other {differing}' if differing else 'on equal terms'}")
-    if store:
-        led = f", leader at the start {leader}" if (leader := store["leader_at_start"]) else ""
-        lines.append(f"{store['kind']} {store['version']}{led}")
-    if len(clusters := manifest.get("clusters", ())) > 1:
-        led = ", ".join(str(cluster["leader_at_start"]) for cluster in clusters)
-        lines.append(f"{len(clusters)} clusters, one after the other, led at their starts by {led}")
-    if links:
-        seed = f" (seed {plan['seed']})" if links["links"] == "emulator" and "seed" in plan else ""
-        lines.append(f"links by {links['links']}{seed}, hosts by {links['network']} ({links['network_version']})")
+    if repeats is not None:
+        differing = ", ".join(item.name for item in repeats.differences if item.matters)
+        lines.append(f"repeats {repeats.run_id}, {f'with other {differing}' if differing else 'on equal terms'}")
+    if store is not None:
+        led = f", leader at the start {store.leader_at_start}" if store.leader_at_start else ""
+        lines.append(f"{store.kind} {store.version}{led}")
+    if len(manifest.clusters) > 1:
+        led = ", ".join(str(cluster.leader_at_start) for cluster in manifest.clusters)
+        lines.append(f"{len(manifest.clusters)} clusters, one after the other, led at their starts by {led}")
+    if links is not None:
+        seed = f" (seed {plan['seed']})" if links.links == "emulator" and "seed" in plan else ""
+        lines.append(f"links by {links.links}{seed}, hosts by {links.network} ({links.network_version})")
     lines += [f"{name}: {text}" for name, text in facts_of(manifest).items() if name not in ("Links", "Store")]
-    if not links:
+    if links is None:
         lines.append("nothing was brought up as a whole: see events.jsonl and logs")
     return lines
 
@@ -350,58 +351,57 @@ def _header(manifest: Mapping[str, Any] | None) -> list[str]:
 _MOMENTS = {"before": "before the first scenario", "after": "after the last", "change": "after links were changed"}
 
 
-def _proof(proof: Mapping[str, Any]) -> list[str]:
-    checks = proof.get("checks", [])
-    measured = [pair for pair in proof["pairs"] if pair["measured_ns"] is not None]
-    words = "as configured" if proof["passed"] else "NOT as configured"
-    line = f"network {words} {_MOMENTS[proof.get('moment', 'before')]}: "
-    if checks:
-        line += f"{sum(check['verdict'] == 'proved' for check in checks)} of {len(checks)} properties proved"
+def _proof(proof: Proof) -> list[str]:
+    measured = [pair for pair in proof.pairs if pair["measured_ns"] is not None]
+    line = f"network {'as configured' if proof.passed else 'NOT as configured'} {_MOMENTS[proof.moment]}: "
+    if proof.checks:
+        proved = sum(check["verdict"] == "proved" for check in proof.checks)
+        line += f"{proved} of {len(proof.checks)} properties proved"
     else:
-        line += f"{len(measured)} of {len(proof['pairs'])} RTTs proved"
+        line += f"{len(measured)} of {len(proof.pairs)} RTTs proved"
     if measured:
         worst = max(measured, key=lambda pair: abs(pair["measured_ns"] - pair["expected_ns"]))
         line += (
             f", worst RTT {worst['a']}-{worst['b']}: {worst['expected_ns'] / 1e6:.3f} ms expected, "
             f"{worst['measured_ns'] / 1e6:.3f} ms measured"
         )
-    problems = [f"  wrong: {text}" for text in proof["problems"]]
-    return [line, *problems, *(f"  not proved: {text}" for text in proof["unproved"])]
+    problems = [f"  wrong: {text}" for text in proof.problems]
+    return [line, *problems, *(f"  not proved: {text}" for text in proof.unproved)]
 
 
-def _table(scenarios: list[Mapping[str, Any]] | Any) -> Table:
+def _table(scenarios: Sequence[ScenarioLine]) -> Table:
     shown = table("scenario", ">requests/s", ">p50", ">p99", ">errors", ">valid", ">took", "leader")
     for line in scenarios:
-        load = line["load"] or {}
+        load = line.load or {}
         percentiles = (load.get("response_time") or {}).get("percentiles_s", {})
         shown.add_row(
-            plain(name_text(line["scenario"], line["repetition"], line.get("attempt", 1))),
+            plain(name_text(line.scenario, line.repetition, line.attempt)),
             rate_text(load.get("requests_per_s") if load.get("ok") else None),
             milliseconds_text(percentiles.get("50")),
             milliseconds_text(percentiles.get("99")),
             str(load.get("failed", 0)),
-            line.get("valid") or "-",
-            seconds_text(line["seconds"]),
-            plain(line["leader"] or "-"),
-            style="red" if line["error"] else "",
+            line.valid or "-",
+            seconds_text(line.seconds),
+            plain(line.leader or "-"),
+            style="red" if line.error else "",
         )
     return shown
 
 
-def _findings(scenarios: Any) -> list[Text]:
+def _findings(scenarios: Sequence[ScenarioLine]) -> list[Text]:
     lines = []
     for line in scenarios:
-        name = plain(line["scenario"])
-        if line["error"]:
-            lines.append(Text(f"{name}: {plain(line['error'])}", style="red"))
-        texts = [*(finding["text"] for finding in line["findings"]), line.get("advice")]
+        name = plain(line.scenario)
+        if line.error:
+            lines.append(Text(f"{name}: {plain(line.error)}", style="red"))
+        texts = [*(finding["text"] for finding in line.findings), line.advice]
         lines += [Text(f"{name}: {plain(text)}", style="yellow") for text in filter(None, texts)]
     return [Text(""), *lines] if lines else []
 
 
-def _events(events: Any) -> list[str]:
-    start_ns = events[0]["at_ns"]
-    return [f"{(event['at_ns'] - start_ns) / 1e9:9.3f} s  {event['kind']:<16} {event['text']}" for event in events]
+def _events(events: Sequence[EventLine]) -> list[str]:
+    start_ns = events[0].at_ns
+    return [f"{(event.at_ns - start_ns) / 1e9:9.3f} s  {event.kind:<16} {event.text}" for event in events]
 
 
 def _files(checked: Checked | None) -> Text:

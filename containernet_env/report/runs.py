@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from containernet_env.base.errors import UsageError
 from containernet_env.report.rows import FILE, Rows, scaled
 from containernet_env.results.run_directory import ReadRun, facts_of, read_run, runs_folder
+from containernet_env.results.run_files import ScenarioLine
 from containernet_env.results.statistics import Histogram, decode
 
 PERCENTS = (10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999)
@@ -88,22 +88,22 @@ def run_paths(rows: Rows) -> dict[Path, list[int]]:
     return found
 
 
-def lines_of(rows: Rows, run: ReadRun, numbers: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def lines_of(rows: Rows, run: ReadRun, numbers: Sequence[int]) -> Iterator[tuple[int, ScenarioLine]]:
     """Those of the rows that a run has a line of scenarios.jsonl of, each with that."""
-    lines = {(line["scenario"], line["repetition"], line.get("attempt", 1)): line for line in run.scenarios}
+    lines = {(line.scenario, line.repetition, line.attempt): line for line in run.scenarios}
     keys = list(zip(*(rows.values(name) for name in ("Scenario", "Repetition", "Attempt")), strict=True))
     for number in numbers:
         if (line := lines.get(keys[number])) is not None:
             yield number, line
 
 
-def histogram_of(path: Path, line: Mapping[str, Any], notes: list[str]) -> Histogram | None:
+def histogram_of(path: Path, line: ScenarioLine, notes: list[str]) -> Histogram | None:
     """The histogram of a line of scenarios.jsonl; ``None`` without one; one that cannot be read is noted."""
-    text = ((line["load"] or {}).get("response_time") or {}).get("histogram")
+    text = ((line.load or {}).get("response_time") or {}).get("histogram")
     try:
         return None if text is None else decode(text)
     except ValueError as error:
-        notes.append(f"{path}: the histogram of {line['scenario']} is left out: {error}")
+        notes.append(f"{path}: the histogram of {line.scenario} is left out: {error}")
         return None
 
 
@@ -141,16 +141,16 @@ def _problems(run: ReadRun) -> str:
     return "; ".join(parts)
 
 
-def _details(run: ReadRun, line: Mapping[str, Any], notes: list[str], path: Path) -> Details:
-    load = line["load"] or {}
-    findings = tuple(str(finding["text"]) for finding in line["findings"])
+def _details(run: ReadRun, line: ScenarioLine, notes: list[str], path: Path) -> Details:
+    findings = tuple(str(finding["text"]) for finding in line.findings)
     histogram = histogram_of(path, line, notes)
     ends_ns = [] if histogram is None else histogram.percentiles_ns(PERCENTS)
     curve = tuple(None if at is None else at / 1e6 for at in ends_ns) or None
-    return Details(findings, curve, _timeline(run, line, load))
+    return Details(findings, curve, _timeline(run, line))
 
 
-def _timeline(run: ReadRun, line: Mapping[str, Any], load: Mapping[str, Any]) -> Timeline | None:
+def _timeline(run: ReadRun, line: ScenarioLine) -> Timeline | None:
+    load = line.load or {}
     steps, step_s = load.get("timeline"), load.get("timeline_interval_s")
     if not steps or not step_s:
         return None
@@ -160,47 +160,40 @@ def _timeline(run: ReadRun, line: Mapping[str, Any], load: Mapping[str, Any]) ->
         bad=tuple(step["failed"] + step["unknown"] for step in steps),
         p50_ms=tuple(scaled(step["p50_s"], 1000) for step in steps),
         p99_ms=tuple(scaled(step["p99_s"], 1000) for step in steps),
-        events=tuple(sorted(_events(run, line, load, len(steps) * step_s), key=lambda event: event.at_s)),
+        events=tuple(sorted(_events(run, line, len(steps) * step_s), key=lambda event: event.at_s)),
     )
 
 
-def _events(run: ReadRun, line: Mapping[str, Any], load: Mapping[str, Any], length_s: float) -> Iterator[Event]:
-    own = (line["scenario"], line["repetition"], line.get("attempt", 1))
+def _events(run: ReadRun, line: ScenarioLine, length_s: float) -> Iterator[Event]:
+    own = (line.scenario, line.repetition, line.attempt)
     for done in run.disruptions:
-        of = (done["scenario"], done["repetition"], done["attempt"])
-        if of == own and done["since_start_ns"] is not None and done["cause"] != "end":
-            words = f"{done['verb'].replace('_', ' ')} {' '.join(done['members'])}"
-            yield Event(done["since_start_ns"] / 1e9, words, "undone" if done["verb"] in _UNDOING else "struck")
-    began_ns, dilation = load.get("began_ns"), line.get("dilation", 1)
+        at_ns = done.since_start_ns
+        if (done.scenario, done.repetition, done.attempt) == own and at_ns is not None and done.cause != "end":
+            words = f"{done.verb.replace('_', ' ')} {' '.join(done.members)}"
+            yield Event(at_ns / 1e9, words, "undone" if done.verb in _UNDOING else "struck")
+    began_ns = (line.load or {}).get("began_ns")
     for event in run.events:
-        if began_ns is not None and event["kind"] in NOTICED:
-            at_s = (event["at_ns"] - began_ns) / 1e9 / dilation
+        if began_ns is not None and event.kind in NOTICED:
+            at_s = (event.at_ns - began_ns) / 1e9 / line.dilation
             if 0 <= at_s <= length_s:
-                yield Event(at_s, f"{NOTICED[event['kind']]}: {event['text']}", "noticed")
+                yield Event(at_s, f"{NOTICED[event.kind]}: {event.text}", "noticed")
 
 
 def _summary_of(run: ReadRun, run_id: str) -> RunSummary:
-    manifest = run.manifest or {}
-    clusters = manifest.get("clusters") or []
-    syncs_ns = [sync["median_ns"] for cluster in clusters for sync in cluster["sync"].values()]
+    manifest = run.manifest
+    if manifest is None:
+        return RunSummary(run_id, {}, began="", command="", proof=_proof(run), sync="")
+    syncs_ns = [sync.median_ns for cluster in manifest.clusters for sync in cluster.sync.values()]
     sync = f"{min(syncs_ns) / 1e6:.3f} to {max(syncs_ns) / 1e6:.3f}" if syncs_ns else ""
-    return RunSummary(
-        run_id=run_id,
-        facts=facts_of(manifest),
-        began=str(manifest.get("began", "")),
-        command=shlex.join(map(str, manifest.get("command", ()))),
-        proof=_proof(run),
-        sync=sync,
-    )
+    return RunSummary(run_id, facts_of(manifest), manifest.began, shlex.join(manifest.command), _proof(run), sync)
 
 
 def _proof(run: ReadRun) -> str:
     words = []
-    for proof in (run.network or {}).get("proofs", ()):
-        checks = proof.get("checks") or []
-        proved = sum(check["verdict"] == "proved" for check in checks)
-        off_ns = [abs(pair["measured_ns"] - pair["expected_ns"]) for pair in proof["pairs"] if pair["measured_ns"]]
-        passed = "passed" if proof["passed"] else f"FAILED: {'; '.join(proof['problems'])}"
+    for proof in run.network.proofs if run.network is not None else ():
+        proved = sum(check["verdict"] == "proved" for check in proof.checks)
+        off_ns = [abs(pair["measured_ns"] - pair["expected_ns"]) for pair in proof.pairs if pair["measured_ns"]]
+        passed = "passed" if proof.passed else f"FAILED: {'; '.join(proof.problems)}"
         off = f", RTTs within {max(off_ns) / 1000:.0f} us" if off_ns else ""
-        words.append(f"{proof.get('moment', 'before')}: {passed}, {proved} of {len(checks)} properties proved{off}")
+        words.append(f"{proof.moment}: {passed}, {proved} of {len(proof.checks)} properties proved{off}")
     return "; ".join(words)

@@ -511,9 +511,8 @@ def _measured(rows: Rows, used: set[int], notes: list[str]) -> dict[int, Measure
         if run is None:
             continue
         usage = _read(path, read_usage, notes) or ()
-        for number, values in lines_of(rows, run, wanted):
-            line = ScenarioLine.model_validate(dict(values))
-            histogram = histogram_of(path, values, notes)
+        for number, line in lines_of(rows, run, wanted):
+            histogram = histogram_of(path, line, notes)
             found[number] = Measured(found[number].columns, line, histogram, _within(usage, line))
     if missing:
         notes.append(f"{missing} rows have no run directory: the figures that need one are unknown")

@@ -11,8 +11,11 @@ from decimal import Decimal
 from typing import Any, Literal, cast
 
 from containernet_env.base.units import format_mbps, format_number
+from containernet_env.config.plan import Plan
 from containernet_env.model.link import DirectionSpec, IndependentLoss, LinkSpec
-from containernet_env.model.outcome import RunFacts, ScenarioOutcome
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.proof import NetworkProof
+from containernet_env.results.run_files import Manifest
 
 NOT_APPLICABLE = "-"
 
@@ -108,7 +111,7 @@ TermAtStart         measured   outcome.term_at_start        count
     the term of that leadership: every election begins a new one; '-' where the store has no leader
 TermAtEnd           measured   outcome.term_at_end          count
     the term when it ended: a larger one means an election, also where the same member leads
-LeaderConfigured    configured facts.config.etcd.leader     words
+LeaderConfigured    configured config.etcd.leader           words
     who is made the leader before every scenario; '-' leaves that to elections
 Floor_50%_s         measured   outcome.floor_s              .6 s
     [the least median latency](../docs/floor.md) that links, disks and the store's protocol allow under that leader,
@@ -194,13 +197,13 @@ ClientCpus          configured testbed.client_cpus          words
     CPU limit of the client; `unlimited`
 ClientMemory_bytes  configured testbed.client_memory_bytes  words
     memory limit of the client; `unlimited`
-Heartbeat_ms        configured facts.timing.heartbeat_ms    count ms
+Heartbeat_ms        configured plan.timing.values.heartbeat_ms count ms
     the store's heartbeat interval
-ElectionTimeout_ms  configured facts.timing.election_ms     count ms
+ElectionTimeout_ms  configured plan.timing.values.election_ms count ms
     the store's election timeout
 Data                configured testbed.data                 words
     where the members keep their data: `disk` or `tmpfs`
-CongestionControl   configured facts.congestion_control     words
+CongestionControl   configured congestion_control           words
     TCP congestion control of every host, read back from a socket
 RttExpected_ms      derived    rtt_expected_ms              .3 ms
     of the member pair with the largest expected RTT: what the links make of it
@@ -212,13 +215,13 @@ NetworkProof        run        network_proof                words
     `unproved: loss of etcd1>s1 (0.1 %)`, the rest is: the samples cannot show what is named; of an external cluster
     `RTT 0.201;0.312 ms: medians of 20 each`: how long TCP connections to each endpoint took to open, right before
     and after the scenario
-Realtime            run        facts.realtime               words
+Realtime            run        manifest.links.link_emulator.realtime words
     `yes`, `no`: whether the link emulator got the real-time priority that it requests; '-' where the kernel carries
     the links
 LinkStamps          run        outcome.network.stamps       words
     when a frame came from its host: as the `kernel` stamped it, or when the link emulator `read` it; '-' where the
     kernel carries the links
-LinkSeed            run        facts.seed                   count
+LinkSeed            run        link_seed                    count
     what losses and jitter were drawn from, where the config gives no seed; `--seed` with it repeats the draws
 LinkLateness_99%_us measured   lateness_us                  .1 us
     99th percentile, over all frames of the scenario and all links, of how long after its time a frame reached its
@@ -228,13 +231,13 @@ Hosts               configured facts.hosts                  words
     cluster](../docs/real-clusters.md)
 Links               configured testbed.links                words
     what carries the links: `emulator`, `netem`; `tclink`: HTB and netem as the original sets them
-Store               configured facts.store                  words
+Store               configured plan.store.name              words
     what is measured
-StoreVersion        configured facts.store_version          words
+StoreVersion        configured manifest.store.version       words
     the members' own version
-Config              run        facts.config.path.name       words
+Config              run        config.path.name             words
     the topology file's name
-ConfigHash          configured facts.config_hash            words
+ConfigHash          configured manifest.config_hash         words
     of everything configured but the load: equal where hosts, links, store and their settings are equal, however the
     file is written; what carries the links is in `Links` alone
 ScenarioHash        configured outcome.scheduled.identity   words
@@ -260,17 +263,17 @@ GeneratorPaused_s   measured   load.paused_s                .3 s
     for how long in all
 GeneratorWaited_s   measured   load.run_delay_s             .3 s
     for how long its threads were runnable and did not run, all together; '-' where the kernel does not report it
-LinksCore           configured facts.links_cpu              count
+LinksCore           configured manifest.flags.links_cpu     count
     the core that `--links-cpu` keeps for the link emulator; '-' without it
 OtherLabs           run        facts.labs                   count
     testbeds of `containernet-env shell` that were up on the machine when the run began: more than 0 disturbs
 Machine             run        facts.machine                words
     the name of the machine; of a [sweep on several](../docs/sweeps.md#on-several-machines), which one it was
-CpuModel            run        facts.cpu_model              words
+CpuModel            run        manifest.machine.cpu_model   words
     the machine's
-Cores               run        facts.cores                  count
+Cores               run        manifest.machine.cores       count
     the machine's
-Kernel              run        facts.kernel                 words
+Kernel              run        manifest.machine.kernel      words
     the release of the machine's kernel
 Commit              run        facts.commit                 words
     of the program that measured
@@ -346,6 +349,27 @@ COLUMNS = tuple(BY_NAME)
 SEED_COLUMNS = COLUMNS[:20]
 
 
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What all rows of one run share; the manifest is there when the testbed is up.
+
+    ``network`` is what was proved of the network before the scenario, ``rtt_measured_ns`` belongs to the plan's largest
+    RTT of two members; ``None`` for a single member. ``hosts`` and ``links`` are the testbed's kinds of them, ``labs``
+    is how many other testbeds were up. ``commit`` is the program's, ``machine`` the machine's name.
+    """
+
+    run_id: str
+    plan: Plan
+    manifest: Manifest | None = None
+    network: NetworkProof | None = None
+    rtt_measured_ns: int | None = None
+    hosts: str = "docker"
+    links: str = "emulator"
+    labs: int = 0
+    commit: str | None = None
+    machine: str | None = None
+
+
 def row_of(facts: RunFacts, outcome: ScenarioOutcome) -> dict[str, str]:
     """The whole row of an outcome, in column order."""
     sources = _sources(facts, outcome)
@@ -361,12 +385,17 @@ def as_markdown() -> str:
 
 def _sources(facts: RunFacts, outcome: ScenarioOutcome) -> dict[str, Any]:
     """Where the values of a row come from, by the first name of their paths."""
-    config, scenario, load = facts.config, outcome.scheduled.scenario, outcome.load
+    plan, manifest, scenario, load = facts.plan, facts.manifest, outcome.scheduled.scenario, outcome.load
+    config, terms, rtt = plan.config, plan.store.load_terms, plan.largest_member_rtt
+    flags = manifest.flags if manifest is not None else None
     writes = scenario.type in ("write", "mixed")
     throttled_ns = outcome.machine.client_throttled_ns if outcome.machine else None
     lateness_ns = outcome.network.lateness_p99_ns if outcome.network else None
     return {
         "facts": facts,
+        "plan": plan,
+        "config": config,
+        "manifest": manifest,
         "outcome": outcome,
         "scenario": scenario,
         "load": load,
@@ -376,14 +405,16 @@ def _sources(facts: RunFacts, outcome: ScenarioOutcome) -> dict[str, Any]:
         "testbed": _testbed(facts) if config.external is None else None,
         "members": len(config.nodes),
         "requests": scenario.requests if load is None else load.requests,
-        "consistency": scenario.consistency and facts.consistency.get(scenario.consistency, scenario.consistency),
-        "second_tries": load.second_tries if load and facts.second_tries and writes else None,
+        "consistency": scenario.consistency and plan.store.consistency.get(scenario.consistency, scenario.consistency),
+        "second_tries": load.second_tries if load and terms.second_tries and writes else None,
         "load_seed": outcome.scheduled.load_seed if scenario.search is None else None,
         "probes": len(outcome.search.probes) if outcome.search else None,
         "reasons": ";".join(outcome.verdict.reasons) if outcome.verdict else None,
         "events": "; ".join(event.text for event in scenario.events),
         "first_successes": _first_successes(outcome),
-        "rtt_expected_ms": facts.rtt.expected_ns / 1e6 if facts.rtt else None,
+        "rtt_expected_ms": rtt.expected_ns / 1e6 if rtt else None,
+        "congestion_control": flags.congestion_control if flags and config.external is None else None,
+        "link_seed": flags.seed if flags and facts.links == "emulator" else None,
         **_network(facts, outcome),
         "throttled_s": None if throttled_ns is None else throttled_ns / 1e9,
         "lateness_us": None if lateness_ns is None else lateness_ns / 1e3,
@@ -392,7 +423,7 @@ def _sources(facts: RunFacts, outcome: ScenarioOutcome) -> dict[str, Any]:
 
 def _testbed(facts: RunFacts) -> dict[str, str]:
     """The configuration of hosts and links, which an external cluster has none of."""
-    config = facts.config
+    config = facts.plan.config
     nodes, client = config.nodes, config.client
     of_links = ("delay_ms", "bandwidth_mbps", "jitter_ms", "loss_ratio")
     return {

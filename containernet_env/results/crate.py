@@ -70,8 +70,8 @@ def export(run: ReadRun, file: Path, *, results: Path | None = None, license_nam
         raise UsageError(f"{run.path} cannot be exported: it has no {MANIFEST}\n  The run ended before it was written.")
     if os.path.lexists(file):
         raise UsageError(f"{file} is there already\n  Name another file, or remove it.")
-    manifest = Manifest.model_validate(run.manifest)
-    made, notes = _crate(run, manifest, license_name), _notes(run)
+    manifest, notes = run.manifest, _notes(run)
+    made = _crate(manifest, license_name)
     try:
         parts = [_add(made, name, run.path / name) for name in _own_files(run)]
         parts += [_add(made, _SCHEMA.format(kind), _json(json_schema(kind))) for kind in FILES]
@@ -87,7 +87,7 @@ def export(run: ReadRun, file: Path, *, results: Path | None = None, license_nam
     return Exported(file, len(parts), rows, tuple(notes))
 
 
-def _crate(run: ReadRun, manifest: Manifest, license_name: str | None) -> Any:
+def _crate(manifest: Manifest, license_name: str | None) -> Any:
     """An empty crate that describes its subject."""
     try:
         from rocrate.model.contextentity import ContextEntity
@@ -212,15 +212,15 @@ def _add_action(crate: Any, run: ReadRun, manifest: Manifest, parts: Iterable[An
         instruments.append(entity(f"#{store.kind}", kind, name=store.kind, softwareVersion=store.version))
     inputs = [part for part in parts if part.id in (TOPOLOGY_INPUT, SCENARIOS_INPUT)]
     last = run.events[-1] if run.events else None
-    ended = last is not None and last["kind"] == "run_ended"
-    failed = not ended or any(event["kind"] in ("run_failed", "run_interrupted") for event in run.events)
+    ended = last is not None and last.kind == "run_ended"
+    failed = not ended or any(event.kind in ("run_failed", "run_interrupted") for event in run.events)
     crate.root_dataset["mentions"] = entity(
         "#run",
         "CreateAction",
         name=f"run {manifest.run_id}",
         description=shlex.join(manifest.command),
         startTime=manifest.began,
-        endTime=last["at"] if last is not None and ended else None,
+        endTime=last.at if last is not None and ended else None,
         actionStatus={"@id": f"http://schema.org/{'Failed' if failed else 'Completed'}ActionStatus"},
         instrument=instruments,
         object=inputs,

@@ -14,10 +14,9 @@ import tempfile
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -92,13 +91,13 @@ def histories_of(run: Path) -> Iterator[KeptHistory]:
         yield KeptHistory(name, path, store if store.is_file() else None)
 
 
-def missing_histories(scenarios: Iterable[Mapping[str, Any]], kept: Iterable[KeptHistory]) -> list[str]:
-    """The scenarios of a run (lines of scenarios.jsonl) whose configured history is missing, by name.
+def missing_histories(scenarios: Iterable[ScenarioLine], kept: Iterable[KeptHistory]) -> list[str]:
+    """The scenarios of a run whose configured history is missing, by name.
 
     Also those whose load left no result, and those that were never run.
     """
-    keeping = [line for line in scenarios if line.get("history") or (line["load"] or {}).get("history") is not None]
-    wanted = Counter(_without_number(line["scenario"], line["repetition"]) for line in keeping)
+    keeping = [line for line in scenarios if line.history or (line.load or {}).get("history") is not None]
+    wanted = Counter(_without_number(line.scenario, line.repetition) for line in keeping)
     there = Counter(history.name.partition("-")[2] for history in kept)
     return [name for name, count in wanted.items() for _ in range(count - there[file_name(name)])]
 
@@ -147,6 +146,7 @@ MANIFEST, NETWORK, SCENARIOS, PROBES, EVENTS, USAGE, DISRUPTIONS = (
 LOGS, PROFILES = "logs", "profiles"
 TOPOLOGY_INPUT, SCENARIOS_INPUT = "inputs/topology.json", "inputs/scenarios.json"
 _Line = RunFile | ScenarioOutcome | Mapping[str, Any]
+Form = TypeVar("Form", bound=RunFile)
 LOG_MAX_BYTES = 1_000_000
 """How many bytes are kept of the end of each log."""
 _REMEDY = "It was changed since the run wrote it: move it away, and the rest of the run is shown."
@@ -353,11 +353,11 @@ class ReadRun:
     """
 
     path: Path
-    manifest: Mapping[str, Any] | None
-    network: Mapping[str, Any] | None
-    scenarios: Sequence[Mapping[str, Any]]
-    events: Sequence[Mapping[str, Any]]
-    disruptions: Sequence[Mapping[str, Any]]
+    manifest: Manifest | None
+    network: NetworkFile | None
+    scenarios: Sequence[ScenarioLine]
+    events: Sequence[EventLine]
+    disruptions: Sequence[DisruptionLine]
     logs: Sequence[Path]
     torn: int
     checked: Checked | None
@@ -386,15 +386,17 @@ def find_run(place: Path) -> Path:
 
 def read_run(path: Path) -> ReadRun:
     """Read a run directory back. Raises ``UsageError`` for a file that cannot be read or is not of its form."""
-    lines, torn = zip(*(_read_lines(path, form) for form in (ScenarioLine, EventLine, DisruptionLine)), strict=True)
-    scenarios, events, disruptions = lines
+    scenarios, torn = _read_lines(path, ScenarioLine)
+    events, torn_events = _read_lines(path, EventLine)
+    disruptions, torn_disruptions = _read_lines(path, DisruptionLine)
+    torn += torn_events + torn_disruptions
     manifest, network = _read(path, Manifest), _read(path, NetworkFile)
     logs = sorted((path / LOGS).glob("*.log"))
     try:
         checked = check(path)
     except OSError as error:
         raise _unreadable(path, error) from error
-    return ReadRun(path, manifest, network, scenarios, events, disruptions, logs, sum(torn), checked)
+    return ReadRun(path, manifest, network, scenarios, events, disruptions, logs, torn, checked)
 
 
 def read_usage(path: Path) -> list[UsageLine]:
@@ -402,8 +404,7 @@ def read_usage(path: Path) -> list[UsageLine]:
 
     Raises ``UsageError`` as `read_run` does.
     """
-    lines, _ = _read_lines(path, UsageLine)
-    return [UsageLine.model_validate(line) for line in lines]
+    return _read_lines(path, UsageLine)[0]
 
 
 def _is_run(path: Path) -> bool:
@@ -427,7 +428,7 @@ def _unreadable(path: Path, error: OSError) -> UsageError:
     return UsageError(f"{error.filename or path} cannot be read: {error.strerror}{remedy}")
 
 
-def _read(run: Path, form: type[RunFile]) -> Mapping[str, Any] | None:
+def _read(run: Path, form: type[Form]) -> Form | None:
     path = run / form.file
     text = _text(path)
     if text is None:
@@ -439,9 +440,9 @@ def _read(run: Path, form: type[RunFile]) -> Mapping[str, Any] | None:
     return _known(value, str(path), form)
 
 
-def _read_lines(run: Path, form: type[RunFile]) -> tuple[list[Mapping[str, Any]], int]:
+def _read_lines(run: Path, form: type[Form]) -> tuple[list[Form], int]:
     path, torn = run / form.file, 0
-    lines: list[Mapping[str, Any]] = []
+    lines: list[Form] = []
     for number, text in enumerate((_text(path) or "").splitlines(), start=1):
         try:
             value = json.loads(text)
@@ -452,53 +453,52 @@ def _read_lines(run: Path, form: type[RunFile]) -> tuple[list[Mapping[str, Any]]
     return lines, torn
 
 
-def _known(value: Any, where: str, form: type[RunFile]) -> Mapping[str, Any]:
-    """The value, if it is of that form; with the defaults of keys that it lacks."""
+def _known(value: Any, where: str, form: type[Form]) -> Form:
     version = value.get("schema") if isinstance(value, dict) else None
     if version != 1:
         raise UsageError(f"{where} is of version {version!r}; version 1 is read here")
-    assert isinstance(value, dict)
     # As JSON, where a list may become a tuple and an object a dataclass, but no text a number.
     text = json.dumps(value, ensure_ascii=False).encode(errors="replace")
     try:
-        read = form.model_validate_json(text, strict=True)
+        return form.model_validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         # Unlike json.dumps it bounds how deep it looks.
         got = textwrap.shorten(reprlib.repr(first["input"]), 100)
         raise UsageError(f"{where} is not of its form: {place}: {first['msg']}; got {got}\n  {_REMEDY}") from error
-    return value | read.model_dump(by_alias=True, exclude=read.model_fields_set)
 
 
-def facts_of(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """What a run was made on and with, by name, from its manifest; what an older one lacks is left out."""
-    machine, program, links, store = (manifest.get(name) or {} for name in ("machine", "program", "links", "store"))
-    memory, kinds = machine.get("memory_bytes"), machine.get("virtualisation") or {}
-    virtual = [str(kinds[name]) for name in ("hypervisor", "vendor", "product", "container") if kinds.get(name)]
-    dirty = ", with uncommitted changes" if program.get("dirty") else ""
-    found = {
-        "Machine": _join(machine, "cpu_model", "{cores} cores", "architecture"),
-        "Memory": describe_size(memory) if isinstance(memory, int) else "",
-        "Virtualisation": ", ".join((["virtual machine"] if kinds.get("guest") else []) + virtual),
-        "Kernel": _join(machine, "kernel", "kernel_build"),
-        "Clock": _join(machine, "clock_source"),
-        "Docker engine": _join(machine, "{engine}", "storage {storage_driver}", "cgroup v{cgroup_version}"),
-        "Program": _join(program, "containernet-env {version}", "commit {commit:.12}", "{go}") + dirty,
-        "Links": _join(links, "{links}", "switches by {switches}", "{network_version}"),
-        "Store": _join(store, "{kind} {version}"),
+def facts_of(manifest: Manifest) -> dict[str, str]:
+    """What a run was made on and with, by name; what is unknown is left out."""
+    machine, program, links, store = manifest.machine, manifest.program, manifest.links, manifest.store
+    kinds = machine.virtualisation
+    found: dict[str, list[str | None]] = {
+        "Machine": [machine.cpu_model, f"{machine.cores} cores", machine.architecture],
+        "Memory": [describe_size(machine.memory_bytes)],
+        "Virtualisation": [
+            "virtual machine" if kinds.guest else None,
+            *(kinds.hypervisor, kinds.vendor, kinds.product, kinds.container),
+        ],
+        "Kernel": [machine.kernel, machine.kernel_build],
+        "Clock": [machine.clock_source],
+        "Docker engine": [
+            machine.engine,
+            machine.storage_driver and f"storage {machine.storage_driver}",
+            machine.cgroup_version and f"cgroup v{machine.cgroup_version}",
+        ],
+        "Program": [
+            f"containernet-env {program.version}",
+            program.commit and f"commit {program.commit[:12]}",
+            program.go,
+            "with uncommitted changes" if program.dirty else None,
+        ],
+        "Links": [links.links, links.switches and f"switches by {links.switches}", links.network_version]
+        if links is not None
+        else [],
+        "Store": [f"{store.kind} {store.version}"] if store is not None and store.version else [],
     }
-    return {name: text for name, text in found.items() if text}
-
-
-def _join(values: Mapping[str, Any], *forms: str) -> str:
-    """Those of the forms that all values are known of."""
-    parts = []
-    for form in forms:
-        with suppress(KeyError, ValueError, TypeError):
-            known = {name: str(value) for name, value in values.items() if value is not None}
-            parts.append(form.format(**known) if "{" in form else known[form])
-    return ", ".join(parts)
+    return {name: text for name, parts in found.items() if (text := ", ".join(filter(None, parts)))}
 
 
 # The size of a run of 4 hosts, rounded up: a row of 0.5 KB and, of each host's links and port, 4 KB in scenarios.jsonl

@@ -26,11 +26,11 @@ from containernet_env.hosts.counters import AllUse
 from containernet_env.hosts.sampler import Sampler
 from containernet_env.model.config import Config
 from containernet_env.model.findings import Finding, network_finding, states_text
-from containernet_env.model.outcome import RunFacts, ScenarioOutcome
+from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import NetworkProof
 from containernet_env.network.rtt import Tolerance
 from containernet_env.results.capacity import MachineKey
-from containernet_env.results.columns import row_of
+from containernet_env.results.columns import RunFacts, row_of
 from containernet_env.results.csv_file import ResultsFile
 from containernet_env.results.run_directory import RunDirectory, RunResult
 from containernet_env.results.run_files import ClusterRecord, Manifest, Proof, Repeats, StoreFacts, Sync
@@ -147,7 +147,7 @@ class _Run:
         self._clusters: list[ClusterRecord] = []
         self._reason: str | None = None
         self._not_removed: str | None = None
-        self._facts = RunFacts(plan.config, self._run_id)
+        self._facts = RunFacts(self._run_id, plan)
         self._labs = 0
         self._handled = sys.exception()
         self._network_after: NetworkProof | None = None
@@ -344,8 +344,7 @@ class _Run:
 
     def _describe(self, testbed: Target, number: int) -> None:
         """Record the created testbed, before the load."""
-        plan, led, store_version = self._plan, testbed.led_at_start, testbed.cluster.version()
-        largest, links = plan.largest_member_rtt, testbed.link_facts()
+        plan, led, largest = self._plan, testbed.led_at_start, self._plan.largest_member_rtt
         self._clusters.append(
             ClusterRecord(
                 number=number,
@@ -357,11 +356,11 @@ class _Run:
         )
         self._manifest = self._manifest.model_copy(
             update={
-                "links": links,
+                "links": testbed.link_facts(),
                 "hosts": testbed.host_facts(),
                 "store": StoreFacts(
                     kind=plan.store.name,
-                    version=store_version,
+                    version=testbed.cluster.version(),
                     leader_at_start=self._clusters[0].leader_at_start,
                 ),
                 "clusters": list(self._clusters),
@@ -369,29 +368,16 @@ class _Run:
         )
         self._keeper.manifest(self._manifest)
         self._facts = RunFacts(
-            config=plan.config,
-            run_id=self._run_id,
-            rtt=largest,
-            rtt_measured_ns=testbed.gate.rtt_ns(largest.a, largest.b) if testbed.gate and largest else None,
+            self._run_id,
+            plan,
+            self._manifest,
             network=testbed.gate.proof if testbed.gate else None,
+            rtt_measured_ns=testbed.gate.rtt_ns(largest.a, largest.b) if testbed.gate and largest else None,
             hosts=testbed.hosts_kind,
             links=testbed.links_kind,
-            store=plan.store.name,
-            consistency=plan.store.consistency,
-            second_tries=plan.store.load_terms.second_tries,
-            store_version=store_version,
-            timing=plan.timing.values,
-            congestion_control=None if plan.config.external else plan.options.congestion_control,
-            realtime=links.link_emulator.get("realtime") if links and links.link_emulator else None,
-            seed=plan.options.seed if testbed.links_kind == "emulator" else None,
-            config_hash=self._manifest.config_hash,
+            labs=self._labs,
             commit=version.commit_text(),
             machine=platform.node() or None,
-            cpu_model=self._manifest.machine.cpu_model,
-            cores=self._manifest.machine.cores,
-            kernel=self._manifest.machine.kernel,
-            labs=self._labs,
-            links_cpu=plan.options.links_cpu,
         )
 
     def _prove_after(self, testbed: Target, number: int) -> None:

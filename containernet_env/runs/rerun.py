@@ -206,7 +206,7 @@ def prepare_rerun(place: Path, out: Path | None = None, *, anyway: bool = False)
     run = read_run(find_run(place))
     if run.manifest is None:
         raise UsageError(f"{run.path} cannot be repeated: it has no {MANIFEST}\n  The run ended before it was written.")
-    was = Manifest.model_validate(run.manifest)
+    was = run.manifest
     plan = _plan(run.path, was)
     wanted = out or results_file_of(place, run.path)
     if wanted is None:
@@ -279,9 +279,9 @@ def _now(plan: Plan, was: Manifest, tolerance: Tolerance | None) -> Manifest:
 def _testbed(run: ReadRun) -> Iterator[Difference]:
     """A run of a sweep may have reused the testbed of another one; a repeated one brings up its own."""
     for event in run.events:
-        if event["kind"] == "testbed_reused":
+        if event.kind == "testbed_reused":
             why = "what the first scenario finds is in the column Reused"
-            yield Difference(name="testbed", was=event["text"], now="brought up anew", matters=False, why=why)
+            yield Difference(name="testbed", was=event.text, now="brought up anew", matters=False, why=why)
 
 
 def _edited(run: ReadRun, was: Manifest) -> Iterator[Difference]:

@@ -86,10 +86,10 @@ def assert_changed_as_planned(out: Path, found: list[dict[str, str]]) -> None:
     for run_id, reused in changed.items():
         run = read_run(runs_folder(out) / run_id)
         assert run.manifest is not None and run.network is not None
-        for host in run.manifest["plan"]["hosts"]:
-            held = run.manifest["hosts"][host["name"]]["limits"]["cpu_quota_us"]
+        for host in run.manifest.plan["hosts"]:
+            held = run.manifest.hosts[host["name"]]["limits"]["cpu_quota_us"]
             assert held == host["cpu_quota_us"], (run_id, host["name"])
-        moments = [proof["moment"] for proof in run.network["proofs"]]
+        moments = [proof.moment for proof in run.network.proofs]
         assert (moments[0], moments[-1]) == ("change" if "new-links" in reused else "before", "after")
 
 

@@ -79,7 +79,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     output = done.stdout + done.stderr
     assert done.returncode == 0, output
     kept, left = read_run(find_run(out)), left_over(before)
-    row, line = (dict(zip(NAMES, found, strict=True)) for found in (rows(out), kept.scenarios))
+    lines = [json.loads(line) for line in (kept.path / "scenarios.jsonl").read_text().splitlines()]
+    row, line = (dict(zip(NAMES, found, strict=True)) for found in (rows(out), lines))
     return Whole(out, output, row, line, kept, left)
 
 
@@ -134,21 +135,22 @@ def test_a_run_directory_stands_beside_the_rows(whole: Whole) -> None:
     kept, first = whole.kept, whole.row["leader"]
     assert kept.path == whole.out.with_suffix(".runs") / first["RunId"]
     assert kept.manifest is not None and kept.network is not None
-    assert kept.manifest["config_hash"] == first["ConfigHash"]
-    assert {host["tcp"]["congestion_control"] for host in kept.manifest["hosts"].values()} == {"reno"}
-    assert kept.manifest["hosts"]["etcd1"]["limits"]["memory_bytes"] == 512 << 20
+    assert kept.manifest.config_hash == first["ConfigHash"]
+    assert {host["tcp"]["congestion_control"] for host in kept.manifest.hosts.values()} == {"reno"}
+    assert kept.manifest.hosts["etcd1"]["limits"]["memory_bytes"] == 512 << 20
     # A proof that a pause of the machine spoiled is repeated: the last one of each moment counts.
-    assert {proof["moment"]: proof["passed"] for proof in kept.network["proofs"]} == {"before": True, "after": True}
-    for proof in kept.network["proofs"]:
-        assert len(proof["pairs"]) == 6
-        assert {check["subject"] for check in proof["checks"]} >= {"etcd1>s1", "s1>etcd1", "benchmark>s1"}
+    assert {proof.moment: proof.passed for proof in kept.network.proofs} == {"before": True, "after": True}
+    for proof in kept.network.proofs:
+        assert len(proof.pairs) == 6
+        assert {check["subject"] for check in proof.checks} >= {"etcd1>s1", "s1>etcd1", "benchmark>s1"}
     assert first["NetworkProof"] == "proved" or first["NetworkProof"].startswith("unproved: "), first
-    kinds = [event["kind"] for event in kept.events]
+    kinds = [event.kind for event in kept.events]
     assert kinds[:5] == ["run_began", "hosts_up", "network_proved", "cluster_up", "matrix_began"]
     assert kinds[-1] == "run_ended" and kinds.count("scenario_ended") == len(NAMES)
     # Everything is on the machine's one monotonic clock.
     for line in kept.scenarios:
-        assert line["began_ns"] < line["load"]["began_ns"] < line["began_ns"] + line["seconds"] * 1e9
+        assert line.load is not None
+        assert line.began_ns < line.load["began_ns"] < line.began_ns + line.seconds * 1e9
     assert [path.stem for path in kept.logs] == ["benchmark", "etcd1", "etcd2", "etcd3", "link-emulator"]
     assert "ready to serve client requests" in (kept.path / "logs" / "etcd1.log").read_text()
     shown = call("show", whole.out)
@@ -236,9 +238,9 @@ def test_link_and_process_faults_of_one_moment_are_all_carried_out_and_end_with_
 def test_a_core_is_kept_for_the_links(whole: Whole) -> None:
     assert {row["LinksCore"] for row in whole.row.values()} == {str(CORE)}
     manifest = whole.kept.manifest
-    assert manifest is not None
-    assert manifest["flags"]["links_cpu"] == CORE and manifest["links"]["link_emulator"]["core"] == CORE
-    for name, host in manifest["hosts"].items():
+    assert manifest is not None and manifest.links is not None and manifest.links.link_emulator is not None
+    assert manifest.flags.links_cpu == CORE and manifest.links.link_emulator["core"] == CORE
+    for name, host in manifest.hosts.items():
         held = host["limits"]["cpuset"]
         assert held and str(CORE) not in held.replace("-", ",").split(","), (name, held)
     assert os.sched_getaffinity(0) == CORES

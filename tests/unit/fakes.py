@@ -31,12 +31,12 @@ from containernet_env.model.backends import ProfileKind
 from containernet_env.model.disruption import Disruption
 from containernet_env.model.findings import Capacity
 from containernet_env.model.load_result import LoadResult
-from containernet_env.model.outcome import RunFacts, ScenarioOutcome
+from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import NetworkProof
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.model.search import Probe
 from containernet_env.model.usage import Leadership, StoreActivity
-from containernet_env.results.columns import row_of
+from containernet_env.results.columns import RunFacts, row_of
 from containernet_env.results.run_files import LinkFacts, Proof
 from containernet_env.runs import machine
 from containernet_env.runs import manifest as manifest_module
@@ -53,12 +53,13 @@ from containernet_env.setup.images import Images
 from containernet_env.stores.cluster import NEAR
 from containernet_env.stores.store import LoadTerms
 from tests.unit.answers import closed_loop
-from tests.unit.manifests import LINKS, MACHINE, PROGRAM
+from tests.unit.manifests import LINKS, MACHINE, PROGRAM, plan_of
 
 Patch = pytest.MonkeyPatch
 MEMBERS = ("etcd1", "etcd2", "etcd3")
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 CONFIG, QUICK = CONFIGS / "3node-3ms.json", CONFIGS / "scenarios" / "quick.json"
+PLAN = plan_of()
 
 
 def write(name: str, key_size: int = 8, val_size: int = 256, total: int = 1000) -> Scenario:
@@ -499,7 +500,7 @@ class Bench:
         self.events: list[tuple[str, str | None]] = []
         self.leave: Callable[[ScenarioOutcome], str | None] = self.outcomes.append
         self.stop: Stop = stop or StopSignals()
-        self.facts = RunFacts(load_config(CONFIG), "run-1")
+        self.facts = RunFacts("run-1", PLAN)
         planned = [
             PlannedScenario(ScheduledScenario(scenario, 1 + scenarios[:index].count(scenario)), False, 1.0)
             for index, scenario in enumerate(scenarios)

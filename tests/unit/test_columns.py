@@ -6,31 +6,37 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from containernet_env.config.topologies import load_config
+from containernet_env.config.plan import PlanOptions
 from containernet_env.model.config import EtcdSettings, HttpService, StoreChoice
 from containernet_env.model.disruption import Disruption, Disruptions, ExecutedEvent
 from containernet_env.model.findings import Effect, Finding, Kind, load_findings
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
 from containernet_env.model.load_result import LoadResult
-from containernet_env.model.outcome import RunFacts, ScenarioOutcome
+from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.model.scenario import ONE_KEY, Scenario, ScheduledScenario, Span
 from containernet_env.model.search import Probe, Search, SearchResult
 from containernet_env.model.topology import RttExpectation
 from containernet_env.model.usage import Consumers, Consumption, LinkStatistics, Usage
-from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, TABLE, row_of
+from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, TABLE, RunFacts, row_of
+from containernet_env.runs.manifest import flags_of
 from containernet_env.stores.kinds import KINDS
+from containernet_env.stores.store import LoadTerms, Timing
 from tests.unit.answers import closed_loop, open_loop, results, schema, without_answers
 from tests.unit.fakes import CONFIG as PATH
 from tests.unit.fakes import read
+from tests.unit.manifests import LINKS, MACHINE, manifest, plan_of
 
-CONFIG = load_config(PATH)
-FACTS = RunFacts(CONFIG, "run-1", store_version="3.7.3")
+PLAN = plan_of(PATH)
+CONFIG = PLAN.config
+FACTS = RunFacts("run-1", PLAN, manifest(PLAN))
+SECOND_TRIES_STORE: Any = SimpleNamespace(name="etcd", consistency={}, load_terms=LoadTerms({}, second_tries=True))
 S, MS = 10**9, 10**6
 
 
@@ -113,13 +119,18 @@ def test_every_column_holds_its_own_figure(snapshot: SnapshotAssertion) -> None:
     config = replace(CONFIG, nodes=nodes, client=client, etcd=EtcdSettings(data="tmpfs", leader="etcd2"))
     proof = NetworkProof("before", (Check("etcd1>s1", "loss", "unproved", "0.1 %"),))
     rtt = RttExpectation("etcd1", "etcd2", 12_000_000, 12_003_400)
-    machine: dict[str, Any] = {"machine": "node7", "cpu_model": "cpu x", "cores": 4, "kernel": "6.18.1"}
-    machine |= {"labs": 2, "links_cpu": 1}
-    run = {"seed": 4711, "config_hash": "c0ffee", "commit": "abc", "hosts": "containernet", "links": "tclink"}
-    run |= {"congestion_control": "bbr", "timing": {"heartbeat_ms": 130, "election_ms": 1300}, "realtime": False}
-    store = {"second_tries": True, "store_version": "3.7.3"}
-    of_network = {"rtt": rtt, "rtt_measured_ns": 12_023_600, "network": proof}
-    facts = RunFacts(config, "run-7", **machine | run | store | of_network)
+    timing = Timing(values={"heartbeat_ms": 130, "election_ms": 1300})
+    plan = replace(PLAN, config=config, largest_member_rtt=rtt, store=SECOND_TRIES_STORE, timing=timing)
+    options = PlanOptions(4, seed=4711, congestion_control="bbr", links_cpu=1)
+    known = manifest(
+        PLAN,
+        flags=flags_of(options, None),
+        machine=MACHINE.model_copy(update={"cpu_model": "cpu x", "cores": 4}),
+        links=LINKS.model_copy(update={"link_emulator": {"realtime": False}}),
+        config_hash="c0ffee",
+    )
+    told: dict[str, Any] = {"labs": 2, "commit": "abc", "machine": "node7", "hosts": "containernet"}
+    facts = RunFacts("run-7", plan, known, proof, 12_023_600, **told)
     row = row_of(facts, every_figure())
     assert tuple(row) == COLUMNS
     assert row == snapshot
@@ -136,7 +147,7 @@ TXN = replace(WRITE, type="txn")
 NO_SERVICE_TIME = {f"ServiceTime_{p}%_s": "-" for p in ("50", "95", "99", "99.9")}
 NO_READ = dict.fromkeys(("ReadSpan", "ReadLimit", "ReadAnswer", "Consistency"), "-")
 SIZES = {"KeySize": "8", "ValueSize": "256"}
-ZOOKEEPER = replace(FACTS, second_tries=True)
+ZOOKEEPER = replace(FACTS, plan=replace(PLAN, store=SECOND_TRIES_STORE))
 SECOND_TRIES = closed_loop() | {"second_tries": 7}
 FEW, MANY = open_loop(), closed_loop()
 OUTCOMES = {"ok": 998, "failed": 0, "unknown": 2, "unsent": 0}
@@ -149,8 +160,16 @@ def reads(columns: Any, **span: Any) -> Any:
 def linked(links: list[LinkSpec], jitter: str, loss: str) -> Any:
     """A row of members with these links."""
     nodes = tuple(replace(CONFIG.nodes[0], link=link) for link in links)
-    facts = replace(FACTS, config=replace(CONFIG, nodes=nodes))
-    return outcome(READ), {"LinkJitter_ms": jitter, "LinkLoss_ratio": loss}, facts
+    return outcome(READ), {"LinkJitter_ms": jitter, "LinkLoss_ratio": loss}, with_config(nodes=nodes)
+
+
+def with_config(**changes: Any) -> RunFacts:
+    return replace(FACTS, plan=replace(PLAN, config=replace(CONFIG, **changes)))
+
+
+def with_priority(realtime: bool | None) -> RunFacts:
+    links = LINKS.model_copy(update={"link_emulator": {"realtime": realtime}})
+    return replace(FACTS, manifest=manifest(PLAN, links=links))
 
 
 def late(network: dict[str, Any] | None, stamps: str, lateness_us: str) -> Any:
@@ -163,7 +182,7 @@ def varied() -> RunFacts:
     node, *others = CONFIG.nodes
     client = replace(CONFIG.client, link=LinkSpec(DirectionSpec(MS, 10**8), DirectionSpec(2 * MS)))
     small = replace(node, cpus=Decimal("0.5"), memory_bytes=None)
-    return replace(FACTS, config=replace(CONFIG, nodes=(small, *others), client=client))
+    return with_config(nodes=(small, *others), client=client)
 
 
 PLAIN, JITTERY = LinkSpec.symmetric(3 * MS, 10**9), Jitter("normal", 500_000)
@@ -219,7 +238,7 @@ CASES: dict[str, tuple[ScenarioOutcome, dict[str, str], *tuple[RunFacts, ...]]] 
     "a prefix": reads(("prefix d/0", "-", "keys"), prefix="d/0", answer="keys"),
     "a range": reads(("a to b", "7", "count"), start="a", end="b", limit=7, answer="count"),
     **{
-        f"real-time priority {realtime}": (outcome(READ), {"Realtime": shown}, replace(FACTS, realtime=realtime))
+        f"real-time priority {realtime}": (outcome(READ), {"Realtime": shown}, with_priority(realtime))
         for realtime, shown in ((True, "yes"), (False, "no"), (None, "-"))
     },
     "no network": late(None, "-", "-"),

@@ -345,10 +345,10 @@ def test_an_election_is_explained_by_what_happened_in_real_time() -> None:
 
 
 def test_events_of_a_page_lie_at_their_times_in_emulated_time() -> None:
-    at = {"kind": "member_died", "text": "etcd1 ended", "subject": None}
-    run = SimpleNamespace(disruptions=(), events=[{**at, "at_ns": 10**9 + n * 10**9} for n in (8, 44)])
-    line = {"scenario": "w", "repetition": 1, "dilation": 4}
-    found = runs._events(run, line, {"began_ns": 10**9}, 10.0)  # type: ignore[arg-type]
+    events = [SimpleNamespace(kind="member_died", text="etcd1 ended", at_ns=10**9 + n * 10**9) for n in (8, 44)]
+    run: Any = SimpleNamespace(disruptions=(), events=events)
+    line = ScenarioLine.model_construct(scenario="w", repetition=1, dilation=4, load={"began_ns": 10**9})
+    found = runs._events(run, line, 10.0)
     assert [event.at_s for event in found] == [2.0]
 
 

@@ -22,10 +22,10 @@ from containernet_env.config.topologies import load_config
 from containernet_env.hosts.http import TcpConnection
 from containernet_env.model.config import Endpoint
 from containernet_env.model.findings import counts
-from containernet_env.model.outcome import ClientRtt, RunFacts
+from containernet_env.model.outcome import ClientRtt
 from containernet_env.model.scenario import Keys, Scenario, Span
 from containernet_env.model.usage import Leadership
-from containernet_env.results.columns import row_of
+from containernet_env.results.columns import RunFacts, row_of
 from containernet_env.runs.external_access import login_of, require_consent
 from containernet_env.runs.load import request_of
 from containernet_env.runs.measure import measure
@@ -36,6 +36,7 @@ from containernet_env.stores.etcd.cluster import EtcdMember, ExternalEtcd, Logge
 from containernet_env.stores.external import ClusterLook, Login, MemberLook, OwnKeys
 from containernet_env.stores.kinds import store_of
 from tests.unit.fake_servers import PREFIX, SERVICE, STAY, config_of, endpoints_file
+from tests.unit.manifests import plan_of
 from tests.unit.test_columns import outcome
 
 PLAIN = {"endpoints": ["http://10.1.0.1:2379", "http://10.1.0.2:2379", "http://[fd00::3]:2379"]}
@@ -161,7 +162,7 @@ def test_every_key_of_a_request_is_under_the_prefix_or_a_znode_of_the_run(tmp_pa
 
 
 def test_a_row_has_what_was_measured_and_nothing_of_hosts_and_links(tmp_path: Path) -> None:
-    facts = RunFacts(load_config(written(tmp_path, PLAIN)), "run-1", hosts="external")
+    facts = RunFacts("run-1", plan_of(written(tmp_path, PLAIN), only=()), hosts="external")
     rtts = {"etcd1": ClientRtt(201_000, 20), "etcd2": ClientRtt(1_312_400, 20), "etcd3": ClientRtt(300_000, 18)}
     row = row_of(facts, outcome(READ, None, error="x", client_rtts=rtts))
     assert row["Hosts"] == "external" and row["ClusterSize"] == "3"

@@ -62,7 +62,7 @@ class Run:
     @property
     def kept(self) -> list[str]:
         """The errors in the run directory."""
-        return [line["error"] or "-" for line in read_run(find_run(self.out)).scenarios]
+        return [line.error or "-" for line in read_run(find_run(self.out)).scenarios]
 
     @property
     def kinds(self) -> list[str]:
@@ -287,7 +287,7 @@ def test_a_network_that_is_off_after_the_last_scenario_costs_no_row(run: Run, mo
     assert [row] == list(result.rows) and result.valid("no") == 1
     left = read_run(result.directory)
     (line,) = left.scenarios
-    assert (line["valid"], line["findings"][-1]["kind"]) == ("no", "network_off")
+    assert (line.valid, line.findings[-1]["kind"]) == ("no", "network_off")
     assert left.checked is not None and not left.checked.changed
     assert (result.failed, result.network_held, result.network_after) == (0, False, NetworkProof("after", (OFF,)))
     told = {event["kind"]: event["text"] for event in events(run.out)}
@@ -409,14 +409,14 @@ def test_each_repetition_has_a_cluster_of_its_own_and_the_one_before_is_gone(run
     assert [(bed.ups, bed.downs, len(bed.server.asked)) for bed in run.beds] == [(1, 1, 1)] * 3
     found = read_run(find_run(run.out))
     assert found.manifest is not None
-    records = found.manifest["clusters"]
-    started = [(record["number"], record["leader_at_start"]) for record in records]
+    records = found.manifest.clusters
+    started = [(record.number, record.leader_at_start) for record in records]
     assert started == [(1, "etcd1"), (2, "etcd1"), (3, "etcd1")]
-    assert records[0]["sync"]["etcd1"]["median_ns"] == 500_000
+    assert records[0].sync["etcd1"].median_ns == 500_000
     shown = CliRunner().invoke(group, ["show", str(run.out)]).output
     assert "3 clusters, one after the other, led at their starts by etcd1, etcd1, etcd1\n" in shown
     assert [path.name for path in found.logs] == ["etcd1.2.log", "etcd1.3.log", "etcd1.log"]
-    assert [line["cluster"] for line in found.scenarios] == [1, 2, 3]
+    assert [line.cluster for line in found.scenarios] == [1, 2, 3]
     assert (run.kinds.count("matrix_began"), run.kinds.count("run_ended"), run.kinds[-1]) == (1, 1, "run_ended")
 
 
@@ -451,7 +451,7 @@ def test_what_strikes_a_cluster_costs_its_own_repetition_or_ends_the_run(
     else:
         assert run(repeat=3, fresh=fresh).failed == sum(" -" not in text for text in kept)
     lines = read_run(find_run(run.out)).scenarios
-    found = [f"{line['cluster'] or '-'} {line['error'] or '-'}".replace(str(run.out), "OUT") for line in lines]
+    found = [f"{line.cluster or '-'} {line.error or '-'}".replace(str(run.out), "OUT") for line in lines]
     assert (found, run.downs, run.kinds.count("run_ended")) == (kept, [1] * beds, 1)
     assert run.full or [f"{row['Cluster']} {row['Error']}" for row in rows(run.out)] == kept
     if call == "down":

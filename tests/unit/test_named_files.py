@@ -19,6 +19,7 @@ from containernet_env.results.run_directory import (
     history_name,
     missing_histories,
 )
+from containernet_env.results.run_files import ScenarioLine
 from tests.unit.blocks import reads, write
 
 # What keys in a scenario file may hold, and what is not checked before: names of hosts and scenarios of a script.
@@ -54,7 +55,7 @@ def test_the_prefix_of_a_scenario_leads_nowhere_but_to_its_run_directory(tmp_pat
     assert prefix in scenario.name
     directory = RunDirectory(tmp_path / "kept/out.csv", "1-a")
     name = history_name(1, scenario.name, 1)
-    line = {"scenario": scenario.name, "repetition": 1, "history": True, "load": None}
+    line = ScenarioLine.model_construct(scenario=scenario.name, repetition=1, history=True, load=None)
     assert missing_histories([line], histories_of(directory.path)) == [scenario.name]
     directory.write_profile(name, "etcd1-cpu.pb.gz", b"profile")
     directory.write_history(name + CLIENT_SUFFIX, [b"done"])

@@ -92,8 +92,8 @@ OBSERVED = replace(OUTCOME, machine=Usage(10**9, USED), store=StoreActivity({"et
 
 def test_what_was_written_is_read_back_and_every_file_keeps_to_its_schema(directory: RunDirectory) -> None:
     left = read_run(directory.path)
-    assert [line["error"] for line in left.scenarios] == [None, "not run: x"]
-    assert left.scenarios[0]["load"] == closed_loop() and left.events[0]["at_ns"] > 0
+    assert [line.error for line in left.scenarios] == [None, "not run: x"]
+    assert left.scenarios[0].load == closed_loop() and left.events[0].at_ns > 0
     assert ([path.name for path in left.logs], left.torn) == (["etcd1.log"], 0)
     directory.add_usage(5, None, USED)
     directory.add_usage(6, "begin", Consumers())
@@ -101,28 +101,24 @@ def test_what_was_written_is_read_back_and_every_file_keeps_to_its_schema(direct
     never = ExecutedEvent(2, 1, "event", "restart", "killed", None, (), 9, None, None, problem="the load had ended")
     done = Disruptions("7/w/1.1", (kill, never))
     directory.add_scenario(replace(OBSERVED, disruptions=done))
-    run = read_run(directory.path)
-    assert run.network is not None and run.network["proofs"][0]["pairs"][0]["samples_ns"] == [1, 2]
-    usage = [json.loads(line) for line in (directory.path / "usage.jsonl").read_text().splitlines()]
-    assert usage[0]["members"] == {"etcd1": {"cpu_ns": 5, "memory_bytes": 6}}, "what is not known is not there"
-    assert run.scenarios[-1]["machine"]["used"]["machine"]["steal_ns"] == 7
-    assert run.scenarios[-1]["store"]["members"]["etcd1"]["log_syncs"]["buckets"] == [[0.001, 3]]
-    held = {"manifest": [run.manifest], "network": [run.network], "scenario": run.scenarios, "event": run.events}
-    held["usage"] = usage
     searched = Probe(3, "repeat", Decimal("99.5"), 5.5, 77, "missed", "p99 60ms", (0.06, None))
     directory.add_probe(searched, OUTCOME)
     directory.add_probe(replace(searched, number=4), OUTCOME)
-    held["probe"] = [json.loads(line) for line in (directory.path / "probes.jsonl").read_text().splitlines()]
+    texts = {name: (directory.path / form.file).read_text() for name, form in FILES.items()}
+    lines = {name: [text] if name in ("manifest", "network") else text.splitlines() for name, text in texts.items()}
+    held = {name: [json.loads(line) for line in of_file] for name, of_file in lines.items()}
+    assert held["network"][0]["proofs"][0]["pairs"][0]["samples_ns"] == [1, 2]
+    assert held["usage"][0]["members"] == {"etcd1": {"cpu_ns": 5, "memory_bytes": 6}}, "what is not known is not there"
+    last = held["scenario"][-1]
+    assert last["machine"]["used"]["machine"]["steal_ns"] == 7
+    assert last["store"]["members"]["etcd1"]["log_syncs"]["buckets"] == [[0.001, 3]]
     assert [line["probe"]["number"] for line in held["probe"]] == [3, 4]
     assert held["probe"][0]["probe"] == searched.values()
     assert held["probe"][0]["scenario"] == OUTCOME.scheduled.scenario.name
-    lines = (directory.path / "disruptions.jsonl").read_text().splitlines()
-    held["disruption"] = [json.loads(line) for line in lines]
     assert [(line["verb"], line["members"], line["began_ns"]) for line in held["disruption"]] == [
         ("kill", ["etcd1"], closed_loop()["began_ns"]),
         ("restart", [], closed_loop()["began_ns"]),
     ]
-    assert held.keys() == FILES.keys()
     for name, values in held.items():
         for value in values:
             problems = [error.message for error in Draft202012Validator(json_schema(name)).iter_errors(value)]
@@ -158,13 +154,13 @@ def test_a_line_that_finds_no_room_is_not_there_in_part_and_comes_with_the_next_
     assert path.read_bytes() == before
     assert directory.missing == (third,)
     directory.add_scenario(replace(OUTCOME, error="fourth"))
-    assert [line["error"] for line in read_run(directory.path).scenarios] == [None, "not run: x", "third", "fourth"]
+    assert [line.error for line in read_run(directory.path).scenarios] == [None, "not run: x", "third", "fourth"]
     assert directory.missing == ()
     # A whole file that finds no room leaves the one before.
     with file_limit(10), pytest.raises(OSError, match="File too large"):
         directory.write("manifest.json", manifest(run_id="run-2"))
     run = read_run(directory.path)
-    assert run.manifest is not None and run.manifest["run_id"] == "run-1"
+    assert run.manifest is not None and run.manifest.run_id == "run-1"
     assert not list(directory.path.glob("*.part"))
 
 
@@ -288,7 +284,7 @@ def shown(directory: RunDirectory, *options: str) -> str:
     """The answer without the moments at which the fixture's events were added."""
     told = answer("show", directory.path, *options, run=directory.path)
     for event in read_run(directory.path).events:
-        told = told.replace(event["at"], "AT")
+        told = told.replace(event.at, "AT")
     return told
 
 

@@ -151,7 +151,7 @@ def test_ctrl_c_loses_the_running_cell_alone_and_begins_no_other_testbed(sweep: 
         sweep.run()
     assert values(sweep, "Error", "Valid") == [("-", "yes")] * 2 and sweep.beds[0].downs == 1
     directory = next(sweep.out.with_suffix(".runs").iterdir())
-    errors = [line["error"] for line in read_run(directory).scenarios]
+    errors = [line.error for line in read_run(directory).scenarios]
     assert errors[2:] == ["interrupted", "not run: interrupted by SIGINT"]
     sweep.on_ended = lambda: sweep.stop.request(2) if len(rows(sweep.out)) == 4 else None
     with pytest.raises(Interrupted):
@@ -377,7 +377,7 @@ def kinds(sweep: Sweeping) -> list[list[str]]:
     """The kinds of the events of each run, in the order of the runs."""
     directories = {path.name.rpartition("-")[2]: path for path in sweep.out.with_suffix(".runs").iterdir()}
     runs = [directories[line["run"]] for line in lines(sweep.out, "run")]
-    return [[event["kind"] for event in read_run(directory).events] for directory in runs]
+    return [[event.kind for event in read_run(directory).events] for directory in runs]
 
 
 def beds(sweep: Sweeping) -> list[tuple[int, int, int]]:
