@@ -17,9 +17,9 @@ if __name__ == "__main__" and not __package__:
     # Run as a directory, which Python then puts first: its modules are bench.dilation's, never top-level ones.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
+from containernet_env.model.findings import counts
 from containernet_env.model.names import split
 from containernet_env.results.csv_file import load_all
-from containernet_env.results.repetitions import are_used
 from containernet_env.results.statistics import ratio_of_medians
 from containernet_env.runs.measure import measure
 
@@ -74,7 +74,7 @@ def compared(files: dict[int, Path]) -> Iterator[str]:
     """A line for each scenario and figure: the median at the first factor, and for each other one the ratio to it."""
     tables = dict(zip(files, load_all([*files.values()], lambda note: print(note, file=sys.stderr)), strict=True))
     first, *others = tables
-    used = {factor: table[are_used(table)] for factor, table in tables.items()}
+    used = {factor: table[list(map(counts, table["Valid"], table["Reasons"]))] for factor, table in tables.items()}
     for name in dict.fromkeys(tables[first]["Scenario"]):
         for figure in FIGURES:
             values = {}

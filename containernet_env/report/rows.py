@@ -8,7 +8,7 @@ and commit. Those of them that share a cluster are one repetition, their median:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,11 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 from containernet_env.base.errors import UsageError
 from containernet_env.base.units import parse_duration, parse_size
-from containernet_env.model.findings import counts, reasons_text
+from containernet_env.model.findings import reasons_text
 from containernet_env.model.names import AXES, find
 from containernet_env.results.columns import BY_NAME, SEED_COLUMNS
 from containernet_env.results.csv_file import load_all
-from containernet_env.results.repetitions import HASHES, MEASURED_WITH, following, stamped
+from containernet_env.results.repetitions import (
+    HASHES,
+    MEASURED_WITH,
+    clusters_of,
+    following,
+    kept_apart,
+    stamped,
+    unused,
+)
 from containernet_env.results.statistics import LEAST, LEVEL, median, median_interval
 from containernet_env.runs.sweep.ledger import journal_of, read_journal
 
@@ -40,8 +48,6 @@ DILATION = "Dilation"
 _INFINITE = (float("inf"), float("-inf"))
 Settings = dict[tuple[str, str], dict[str, str]]
 """The values of a sweep's axes by the hashes of topology and scenario."""
-# LoadSeed: it differs between repetitions.
-_NO_KEYS = {*HASHES, "LoadSeed", "Scenario"}
 _LARGEST, _LONGEST = 1e300, 1000
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,15})?")
 _QUANTITY = re.compile(r"(?:uniform |normal )?\d")
@@ -194,10 +200,9 @@ class Rows:
         return replace(self, frame=frame, why=tuple(self.why[number] for number in numbers))
 
     @cached_property
-    def clusters(self) -> tuple[object, ...]:
-        """For each row the cluster that it was measured on; a row that does not say has one of its own."""
-        pairs = zip(self.values("RunId"), self.values("Cluster"), strict=True)
-        return tuple(number if run is None else (run, cluster) for number, (run, cluster) in enumerate(pairs))
+    def clusters(self) -> list[object]:
+        """For each row the cluster that it was measured on."""
+        return clusters_of(self.frame)
 
     @property
     def varied(self) -> tuple[str, ...]:
@@ -274,13 +279,13 @@ def _settings(path: Path, note: Callable[[str], object]) -> Settings:
 def _identified(frame: pandas.DataFrame, settings: Settings) -> tuple[pandas.DataFrame, tuple[str, ...]]:
     """The table with `VARIANT`, and the columns whose values make rows different experiments."""
     names = list(frame.columns)
-    less = {*_NO_KEYS, *following(frame)}
-    keys = [name for name in names if name in BY_NAME and BY_NAME[name].role == "configured" and name not in less]
-    keys += [name for name in MEASURED_WITH if name in names]
+    # What was measured with comes last. Hashes and names are in `VARIANT`, where nothing else distinguishes rows.
+    last = {name: place for place, name in enumerate((*MEASURED_WITH, "RequestCount"))}
+    apart = (name for name in kept_apart(frame.drop(columns=FILE)) if name not in (*HASHES, "Scenario"))
+    keys = sorted(apart, key=lambda name: last.get(name, -1))
     frame = stamped(frame)
     if "Scenario" not in names:
-        # Nothing else there distinguishes rows of other lengths.
-        return frame.assign(**{VARIANT: ""}), (*keys, "RequestCount")
+        return frame.assign(**{VARIANT: ""}), tuple(keys)
     counted = _counted(frame)
     if any(counted):
         keys.append("RequestCount")
@@ -327,22 +332,17 @@ def _variants(frame: pandas.DataFrame, keys: Sequence[str]) -> list[str]:
     return variants
 
 
-def _why(frame: pandas.DataFrame) -> list[str]:
-    names = ("Error", "Valid", "Reasons", "Advice", "Timestamp")
+def _why(frame: pandas.DataFrame) -> Iterator[str]:
+    names = ("Error", "Reasons", "Advice")
     columns = (frame[name] if name in frame.columns else [None] * len(frame) for name in names)
-    return [_reason(*values) for values in zip(*columns, strict=True)]
-
-
-def _reason(error: Any, valid: Any, reasons: Any, advice: Any, at: Any) -> str:
-    """``at`` is no text in a row of the seed's form."""
-    if isinstance(error, str):
-        return f"failed: {error}"
-    if counts(valid, reasons) or not (isinstance(at, str) or isinstance(valid, str)):
-        return ""
-    parts = [reasons_text(reasons)] if isinstance(reasons, str) else []
-    parts += [advice] if isinstance(advice, str) else []
-    why = f": {'; '.join(parts)}" if parts else ""
-    return f"not valid{why}" if valid == "no" else f"not known to be valid{why}"
+    for state, error, reasons, advice in zip(unused(frame), *columns, strict=True):
+        if state in ("", "failed"):
+            yield state and f"failed: {error}"
+            continue
+        parts = [reasons_text(reasons)] if isinstance(reasons, str) else []
+        parts += [advice] if isinstance(advice, str) else []
+        why = f": {'; '.join(parts)}" if parts else ""
+        yield f"{state if state == 'not valid' else 'not known to be valid'}{why}"
 
 
 # --- cells ------------------------------------------------------------------------------------------------------------

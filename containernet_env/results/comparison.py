@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +15,7 @@ from containernet_env.model.names import listed
 from containernet_env.results import statistics
 from containernet_env.results.columns import BY_NAME
 from containernet_env.results.csv_file import identities, load_all, text_of, texts_of
-from containernet_env.results.repetitions import LOAD, are_used, kept_apart
+from containernet_env.results.repetitions import LOAD, clusters_of, kept_apart, unused
 
 if TYPE_CHECKING:
     import pandas
@@ -33,20 +33,17 @@ EFFECT = 1.12
 Verdict = Literal["slower", "faster", "no difference shown", "cannot tell"]
 
 
-@dataclass
-class Cell:
-    """One figure of one scenario in both sets, one of ``tests`` cells with values on both sides. Judging needs scipy.
+@dataclass(frozen=True)
+class Match:
+    """One figure of one scenario in both sets, before it is judged.
 
-    ``values``: one for each repetition of A and of B; ``rows``: the number of their rows. ``adjusted_p``: with Holm's
-    correction over all tests; ``None`` where a side has no value.
+    ``values``: one for each repetition of A and of B; ``rows``: the number of their rows.
     """
 
     name: Mapping[str, str]
     figure: str
     values: tuple[list[float], list[float]]
     rows: tuple[int, int]
-    tests: int = 1
-    adjusted_p: float | None = None
 
     @property
     def title(self) -> str:
@@ -65,79 +62,26 @@ class Cell:
         a, b = (statistics.median(side) if side else None for side in self.values)
         return a, b
 
-    @property
-    def needed(self) -> int:
-        """The number of repetitions per side from which on such a cell can yield a result."""
-        return statistics.repetitions_to_tell(self.tests)
 
-    @cached_property
-    def tested(self) -> statistics.Tested | None:
-        """The test; ``None`` where a side has no value."""
-        return statistics.mann_whitney(*self.values) if all(self.values) else None
+@dataclass(frozen=True)
+class Cell(Match):
+    """A match and the conclusion, also in ``words``.
 
-    @property
-    def p(self) -> float | None:
-        """Of the test, before any correction."""
-        return self.tested.p if self.tested else None
+    ``p``: of the test, ``adjusted_p`` with Holm's correction over all tests, ``ratio`` that of B over A; ``None`` where
+    a side has no value. ``needed``: the number of repetitions per side from which on such a cell can yield a result.
+    ``advised``: the one with which a difference of 12 % would be found with a probability of 80 %, by a spread that is
+    likely not exceeded; ``None``: over 1000, or a spread is unknown. ``detectable``: the ratio above 1 that these
+    repetitions would have shown with that probability, if there is one.
+    """
 
-    @cached_property
-    def ratio(self) -> statistics.Interval | None:
-        """That of B over A."""
-        return statistics.ratio_of_medians(*self.values) if all(self.values) else None
-
-    @cached_property
-    def _likely_spread(self) -> float | None:
-        return statistics.likely_spread(*self.values) if all(self.values) else None
-
-    @cached_property
-    def advised(self) -> int | None:
-        """The number of repetitions with which a difference of 12 % would be found with a probability of 80 %.
-
-        By a spread that is likely not exceeded; ``None``: over 1000, or a spread is unknown.
-        """
-        spread = self._likely_spread
-        return statistics.repetitions_for(EFFECT, spread, self.tests) if spread else None
-
-    @cached_property
-    def detectable(self) -> float | None:
-        """The ratio above 1 that these repetitions would have shown with that probability, if there is one."""
-        spread = self._likely_spread
-        ratio = statistics.detectable_ratio(*self.repetitions, spread, self.tests) if spread else math.inf
-        return ratio if math.isfinite(ratio) else None
-
-    @property
-    def verdict(self) -> Verdict:
-        """The conclusion."""
-        return self._judgement[0]
-
-    @property
-    def words(self) -> str:
-        """The conclusion in words."""
-        return self._judgement[1]
-
-    @cached_property
-    def _judgement(self) -> tuple[Verdict, str]:
-        tested, ratio, (n, m) = self.tested, self.ratio, self.repetitions
-        if tested is None or ratio is None or self.adjusted_p is None:
-            empty = " and ".join(name for name, side in zip("AB", self.values, strict=True) if not side)
-            return "cannot tell", f"cannot tell: {empty} has no value of it"
-        if self.adjusted_p <= statistics.ALPHA:
-            # The medians may agree where the ranks do not: the ranks were tested.
-            more = tested.u * 2 > n * m
-            direction: Verdict = "faster" if more == (self.figure == THROUGHPUT) else "slower"
-            return direction, f"B {_how_much(direction, self.figure, ratio)}"
-        least = tested.least_p * self.tests
-        if least > statistics.ALPHA:
-            over = f" over {self.tests} tests" if self.tests > 1 else ""
-            tied = " with equal values" if tested.least_p > 1.001 * statistics.least_p(n, m) else ""
-            words = f"cannot tell: {n} against {m} repetitions{tied} can at best reach p = {min(least, 1):.2g}{over}"
-            if statistics.least_p(n, m) * self.tests > statistics.ALPHA:
-                words += f"; {self.needed} each are needed"
-                if self.advised is not None and self.advised > self.needed:
-                    words += f", by this spread {self.advised} to find {100 * (EFFECT - 1):.0f} %"
-            return "cannot tell", words
-        found = f"; one of {_percent(self.detectable - 1)} % would likely have been" if self.detectable else ""
-        return "no difference shown", f"no difference shown{found}"
+    p: float | None
+    adjusted_p: float | None
+    ratio: statistics.Interval | None
+    needed: int
+    advised: int | None
+    detectable: float | None
+    verdict: Verdict
+    words: str
 
     def slower_by_more_than(self, share: float) -> bool:
         """Whether the whole interval is of a B that is slower by more than ``share`` (0.05: 5 %)."""
@@ -151,11 +95,43 @@ class Cell:
         return self.verdict == "cannot tell" or (self.verdict == "slower" and is_open)
 
 
+def _judged(match: Match, tests: int, tested: statistics.Tested | None, adjusted_p: float) -> Cell:
+    """The cell, one of ``tests`` with values on both sides; ``tested`` is ``None`` where a side has none."""
+    cell = partial(Cell, match.name, match.figure, match.values, match.rows)
+    needed = statistics.repetitions_to_tell(tests)
+    if tested is None:
+        empty = " and ".join(name for name, side in zip("AB", match.values, strict=True) if not side)
+        words = f"cannot tell: {empty} has no value of it"
+        return cell(None, None, None, needed, None, None, "cannot tell", words)
+    (n, m), ratio = match.repetitions, statistics.ratio_of_medians(*match.values)
+    spread = statistics.likely_spread(*match.values)
+    advised = statistics.repetitions_for(EFFECT, spread, tests) if spread else None
+    shown = statistics.detectable_ratio(n, m, spread, tests) if spread else math.inf
+    detectable = shown if math.isfinite(shown) else None
+    verdict: Verdict
+    if adjusted_p <= statistics.ALPHA:
+        # The medians may agree where the ranks do not: the ranks were tested.
+        verdict = "faster" if (tested.u * 2 > n * m) == (match.figure == THROUGHPUT) else "slower"
+        words = f"B {_how_much(verdict, match.figure, ratio)}"
+    elif (least := tested.least_p * tests) > statistics.ALPHA:
+        verdict, over = "cannot tell", f" over {tests} tests" if tests > 1 else ""
+        tied = " with equal values" if tested.least_p > 1.001 * statistics.least_p(n, m) else ""
+        words = f"cannot tell: {n} against {m} repetitions{tied} can at best reach p = {min(least, 1):.2g}{over}"
+        if statistics.least_p(n, m) * tests > statistics.ALPHA:
+            words += f"; {needed} each are needed"
+            if advised is not None and advised > needed:
+                words += f", by this spread {advised} to find {100 * (EFFECT - 1):.0f} %"
+    else:
+        verdict = "no difference shown"
+        words = verdict + (f"; one of {_percent(detectable - 1)} % would likely have been" if detectable else "")
+    return cell(tested.p, adjusted_p, ratio, needed, advised, detectable, verdict, words)
+
+
 @dataclass(frozen=True)
 class Comparison:
-    """Two sets of results, matched; ``matched`` are their cells before they are judged."""
+    """Two sets of results, matched."""
 
-    matched: tuple[Cell, ...]
+    matched: tuple[Match, ...]
     differs: tuple[tuple[str, str, str], ...]
     """The columns in which the sets differ as a whole, with the values of A and of B."""
     only: tuple[tuple[str, ...], tuple[str, ...]]
@@ -167,13 +143,13 @@ class Comparison:
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """All cells of both sets, judged together; needs scipy."""
-        tested = [cell for cell in self.matched if cell.tested]
-        adjusted = statistics.holm([cell.tested.p for cell in tested if cell.tested])
-        for cell, p in zip(tested, adjusted, strict=True):
-            cell.adjusted_p = p
-        for cell in self.matched:
-            cell.tests = max(len(tested), 1)
-        return self.matched
+        tested = [statistics.mann_whitney(*match.values) if all(match.values) else None for match in self.matched]
+        adjusted = iter(statistics.holm([one.p for one in tested if one]))
+        tests = max(sum(one is not None for one in tested), 1)
+        return tuple(
+            _judged(match, tests, one, next(adjusted) if one else math.nan)
+            for match, one in zip(self.matched, tested, strict=True)
+        )
 
 
 @dataclass
@@ -218,8 +194,7 @@ def compare(
         raise UsageError(f"no figure {', '.join(missing)} in both: files of the seed's columns have no such column")
     keys, differs = _keys([side.used for side in sides], shared)
     shown = _shown([side.used for side in sides], keys)
-    wanted = list(figures) or [THROUGHPUT, "50%"]
-    found = [_repetitions(side, keys, wanted) for side in sides]
+    found = [_cells(side, keys) for side in sides]
     for side in sides:
         _refuse_mixture(side, keys, [name for name in kept_apart(side.used) if name not in keys])
     if not (both := [key for key in found[0] if key in found[1]]):
@@ -233,12 +208,11 @@ def compare(
     cells = []
     for key in both:
         name = dict(zip(keys, key, strict=True))
-        a_values, b_values = found[0][key], found[1][key]
         for figure in figures or ["50%" if name.get("OfferedRate_per_s", "-") != "-" else THROUGHPUT]:
-            values = a_values.of(figure), b_values.of(figure)
-            rows = a_values.rows(figure), b_values.rows(figure)
-            cells.append(Cell({part: name[part] for part in shown}, figure, values, rows))
-    notes = (*_notes(sides), *_found([(title(key), found[0][key], found[1][key]) for key in both]))
+            (a_values, a_rows), (b_values, b_rows) = (_repetitions(of[key], figure) for of in found)
+            values, rows = (a_values, b_values), (a_rows, b_rows)
+            cells.append(Match({part: name[part] for part in shown}, figure, values, rows))
+    notes = (*_notes(sides), *_by_chance([(title(key), found[0][key], found[1][key]) for key in both]))
     return Comparison(tuple(cells), differs, (only_a, only_b), (sides[0].left_out, sides[1].left_out), notes)
 
 
@@ -248,14 +222,10 @@ def _side(name: str, table: pandas.DataFrame, others: Collection[tuple[str, ...]
     new = [identity not in others for identity in identities(table)]
     left_out["also in A"] = new.count(False)
     used = table.loc[new]
-    if "Valid" in table.columns:
-        failed = used["Error"].notna()
-        valid = used["Valid"].fillna("unknown")
-        left_out["failed"] = int(failed.sum())
-        left_out["not valid"] = int((~failed & (valid == "no")).sum())
-        taken = are_used(used)
-        left_out["of unknown validity"] = int((~failed & (valid != "no") & ~taken).sum())
-        used = used[~failed & taken]
+    states = unused(used)
+    for state in ("failed", "not valid", "of unknown validity"):
+        left_out[state] = states.count(state)
+    used = used.loc[[not state for state in states]]
     left_out = +left_out
     if used.empty:
         why = ", ".join(f"{count} {reason}" for reason, count in left_out.items()) or "it has no rows"
@@ -299,43 +269,20 @@ def _shown(tables: Sequence[pandas.DataFrame], keys: Sequence[str]) -> list[str]
     return shown if len(named) == len(cells) else list(dict.fromkeys((*shown, *varies)))
 
 
-# Not matched, since these vary by chance in a sweep.
-_BY_CHANCE = {"Reused": "what a scenario found from before it", "Machine": "on which machine it was measured"}
+def _cells(side: _Side, keys: Sequence[str]) -> dict[tuple[str, ...], pandas.DataFrame]:
+    places: dict[tuple[str, ...], list[int]] = {}
+    for place, name in enumerate(texts_of(side.used, keys)):
+        places.setdefault(name, []).append(place)
+    return {name: side.used.iloc[own] for name, own in places.items()}
 
 
-@dataclass
-class _Values:
-    """A cell on one side. ``figures``: the values of its rows, by figure and cluster.
-
-    ``found``: by column of `_BY_CHANCE` its values, if the file has them.
-    """
-
-    figures: dict[str, dict[object, list[float]]]
-    found: dict[str, set[str]]
-
-    def of(self, figure: str) -> list[float]:
-        """A value for each repetition: rows that share a cluster are one, their median."""
-        return [statistics.median(values) for values in self.figures.get(figure, {}).values()]
-
-    def rows(self, figure: str) -> int:
-        """How many rows there are of these."""
-        return sum(map(len, self.figures.get(figure, {}).values()))
-
-
-def _repetitions(side: _Side, keys: Sequence[str], figures: Sequence[str]) -> dict[tuple[str, ...], _Values]:
-    """The cells of a side; figures that are missing are left out."""
-    names = texts_of(side.used, keys)
-    cells = {name: _Values({}, {}) for name in names}
-    for column in filter(side.used.columns.__contains__, _BY_CHANCE):
-        for name, value in zip(names, text_of(side.used, column), strict=True):
-            cells[name].found.setdefault(column, set()).add(value)
-    of_clusters = "RunId" in side.used.columns
-    clusters = texts_of(side.used, ("RunId", "Cluster")) if of_clusters else range(len(names))
-    for figure in figures:
-        for name, cluster, value in zip(names, clusters, side.used[figure].tolist(), strict=True):
-            if math.isfinite(value) and value > 0:
-                cells[name].figures.setdefault(figure, {}).setdefault(cluster, []).append(value)
-    return cells
+def _repetitions(rows: pandas.DataFrame, figure: str) -> tuple[list[float], int]:
+    """A value for each repetition, and of how many rows these are: rows that share a cluster are one, their median."""
+    values: dict[object, list[float]] = {}
+    for cluster, value in zip(clusters_of(rows), rows[figure].tolist(), strict=True):
+        if math.isfinite(value) and value > 0:
+            values.setdefault(cluster, []).append(value)
+    return [statistics.median(own) for own in values.values()], sum(map(len, values.values()))
 
 
 def _refuse_mixture(side: _Side, keys: Sequence[str], others: Sequence[str]) -> None:
@@ -373,15 +320,19 @@ def _notes(sides: Sequence[_Side]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _found(cells: Sequence[tuple[str, _Values, _Values]]) -> list[str]:
+# Not matched, since these vary by chance in a sweep.
+_BY_CHANCE = {"Reused": "what a scenario found from before it", "Machine": "on which machine it was measured"}
+
+
+def _by_chance(cells: Sequence[tuple[str, pandas.DataFrame, pandas.DataFrame]]) -> list[str]:
     """A cluster that served scenarios before, or another machine, may be slower; neither is configured."""
     notes = []
     for column, meaning in _BY_CHANCE.items():
-        found = [
-            f"{title}: {listed(sorted(a.found[column]))} in A, {listed(sorted(b.found[column]))} in B"
-            for title, a, b in cells
-            if column in a.found and column in b.found and a.found[column] != b.found[column]
-        ]
+        found = []
+        for title, *sides in cells:
+            if all(column in rows.columns for rows in sides):
+                a, b = (sorted(set(text_of(rows, column))) for rows in sides)
+                found += [f"{title}: {listed(a)} in A, {listed(b)} in B"] if a != b else []
         if found:
             what = "which may be part of a difference"
             notes.append(f"{column}, {meaning}, differs in {len(found)} cells, {what} ({listed(found, 1)})")

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from containernet_env.base.errors import UsageError
-from containernet_env.model.findings import counts
+from containernet_env.model.findings import counts, state_of
 from containernet_env.model.names import column_of, easiest
-from containernet_env.results.columns import BY_NAME
+from containernet_env.results.columns import BY_NAME, NOT_APPLICABLE
+from containernet_env.results.csv_file import texts_of
 
 if TYPE_CHECKING:
     import pandas
@@ -99,6 +100,14 @@ def kept_apart(frame: pandas.DataFrame) -> list[str]:
     return [name for name in frame.columns if name in configured or name in more]
 
 
+def clusters_of(frame: pandas.DataFrame) -> list[object]:
+    """For each row the cluster that it was measured on; a row that does not say has one of its own."""
+    if "RunId" not in frame.columns:
+        return list(range(len(frame)))
+    places = enumerate(texts_of(frame, ("RunId", "Cluster")))
+    return [number if place[0] == NOT_APPLICABLE else place for number, place in places]
+
+
 def varied(frame: pandas.DataFrame) -> list[str]:
     """Those of ``kept_apart`` that differ between rows, except hashes and columns covered by the scenario's name."""
     known = {*LOAD, *HASHES} - {"RequestCount", "Scenario"} if "Scenario" in frame.columns else set()
@@ -137,12 +146,10 @@ def summarize(frame: pandas.DataFrame, by: Sequence[str] = (), every: bool = Fal
     groups: list[dict[str, Any]] = []
     for _, rows in frame.groupby(keys, sort=False, dropna=False):
         group: dict[str, Any] = {name: rows[name].iloc[0] for name in shown}
-        group["rows"] = len(rows)
-        good = rows[rows["Error"].isna()] if "Error" in rows.columns else rows
-        group["failed"] = len(rows) - len(good)
-        valid = good[are_used(good)] if "Valid" in good.columns else good
-        group["invalid"] = len(good) - len(valid)
-        good = good if every else valid
+        why = unused(rows)
+        failed = why.count("failed")
+        group |= {"rows": len(rows), "failed": failed, "invalid": len(rows) - failed - why.count("")}
+        good = rows.loc[[not state or (every and state != "failed") for state in why]]
         for name in FIGURES:
             values = good[name] if name in good.columns else pandas.Series(dtype=float)
             group |= {name: values.median(), f"{name}_min": values.min(), f"{name}_max": values.max()}
@@ -151,9 +158,17 @@ def summarize(frame: pandas.DataFrame, by: Sequence[str] = (), every: bool = Fal
     return pandas.DataFrame(groups, columns=[*shown, "rows", "failed", "invalid", *figures, "bimodal"])
 
 
-def are_used(rows: pandas.DataFrame) -> pandas.Series[bool]:
-    """Which rows have figures that are used; see ``model.findings.counts``. Needs the column ``Valid``."""
-    import pandas
+def unused(rows: pandas.DataFrame) -> list[str]:
+    """For each row the state by which its figures are not used, "" where they are; see ``model.findings.counts``.
 
-    reasons = rows["Reasons"] if "Reasons" in rows.columns else rows["Valid"].map(lambda _: None)
-    return pandas.Series(list(map(counts, rows["Valid"], reasons)), index=rows.index, dtype=bool)
+    Those of a row of the seed's form, which says neither when it was measured nor whether it is valid, are.
+    """
+    if "Valid" not in rows.columns:
+        return [""] * len(rows)
+    columns = (rows[name] for name in ("Error", "Valid", "Reasons", "Timestamp"))
+    found: list[str] = []
+    for error, valid, reasons, at in zip(*columns, strict=True):
+        failed, of_the_seed = isinstance(error, str), not isinstance(at, str) and not isinstance(valid, str)
+        used = not failed and (of_the_seed or counts(valid, reasons))
+        found.append("" if used else state_of(failed, valid))
+    return found
