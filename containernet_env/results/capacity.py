@@ -317,13 +317,11 @@ def cost_at(samples: Iterable[CostSample], rate_per_s: float) -> RequestCost | N
     return _cost(lambda name: _median(low, name) * low_weight + _median(high, name) * high_weight)
 
 
-def reached_per_s(samples: Iterable[CostSample], config: str, clients: int) -> Iterator[float]:
+def reached_per_s(samples: Iterable[CostSample], config: str, clients: int) -> list[float]:
     """The highest rate that a closed loop of as many clients, or more, reached on the same config, if any did where the
     machine had cores to spare."""
-    free = [sample for sample in samples if sample.config == config and sample.limit in ("none", "members")]
-    rates = [sample.rate_per_s for sample in free if sample.clients >= clients]
-    if rates:
-        yield max(rates)
+    free = (sample for sample in samples if sample.config == config and sample.limit in ("none", "members"))
+    return sorted(sample.rate_per_s for sample in free if sample.clients >= clients)[-1:]
 
 
 def forwarding_cost(samples: Iterable[CostSample]) -> ForwardingCost | None:
@@ -434,8 +432,7 @@ def by_emulator(plan: Plan) -> bool:
 
 def carried(plan: Plan, known: MachineCosts) -> Carried:
     """Which scenarios of a plan fit a machine with the costs ``known``."""
-    sync_ns = _sync_ns(plan, known)
-    weigher = _Weigher(plan, known.requests, sync_ns or 0.0)
+    weigher = _Weigher(plan, known)
     scenarios = [planned.scheduled.scenario for planned in plan.once]
     weighed = {scenario.name: weigher.shortages(scenario) for scenario in scenarios}
     found = [shortage for held in weighed.values() for shortage in held or ()]
@@ -445,8 +442,8 @@ def carried(plan: Plan, known: MachineCosts) -> Carried:
         unknown=tuple(scenario for scenario in scenarios if weighed[scenario.name] is None),
         shortages=tuple(sorted(found, key=lambda one: (order.index(one.resource), -one.wanted))),
         forwarding=forwarding_cost(known.requests),
-        sync_s=None if sync_ns is None else sync_ns / 1e9,
-        slow_sync=weigher.slow_sync(scenarios, sync_ns / 1e9) if sync_ns and plan.config.etcd.data == "disk" else None,
+        sync_s=weigher.sync_s,
+        slow_sync=weigher.slow_sync(scenarios),
     )
 
 
@@ -455,18 +452,12 @@ def dilations(plan: Plan, known: MachineCosts) -> dict[str, int]:
 
     1 where that is not known, or no dilation helps.
     """
-    weigher = _Weigher(plan, known.requests, _sync_ns(plan, known) or 0.0)
+    weigher = _Weigher(plan, known)
     scenarios = [planned.scheduled.scenario for planned in plan.once]
     return {
         scenario.name: max((short.dilation or 1 for short in weigher.shortages(scenario) or ()), default=1)
         for scenario in scenarios
     }
-
-
-def _sync_ns(plan: Plan, known: MachineCosts) -> float | None:
-    """The median fdatasync, in emulated time."""
-    syncs = [sample.median_ns for sample in known.syncs if sample.data == plan.config.etcd.data]
-    return median(syncs) / plan.dilation if syncs else None
 
 
 def advice(plan: Plan, outcome: ScenarioOutcome, known: MachineCosts) -> str | None:
@@ -480,8 +471,7 @@ def advice(plan: Plan, outcome: ScenarioOutcome, known: MachineCosts) -> str | N
     fits = None
     short = reasons & SHORT_OF_CORES
     if short and plan.config.external is None:
-        weigher = _Weigher(plan, known.requests, _sync_ns(plan, known) or 0.0)
-        found = weigher.shortages(outcome.scheduled.scenario) or ()
+        found = _Weigher(plan, known).shortages(outcome.scheduled.scenario) or ()
         fits = min(found, key=lambda one: one.rate_per_s, default=None)
     parts = [] if fits is None else [helps_text(fits)]
     general = [way for kind in outcome.verdict.reasons if not (fits and kind in short) for way in RULES[kind].helps]
@@ -491,10 +481,13 @@ def advice(plan: Plan, outcome: ScenarioOutcome, known: MachineCosts) -> str | N
 
 
 class _Weigher:
-    def __init__(self, plan: Plan, samples: Sequence[CostSample], sync_ns: float) -> None:
+    def __init__(self, plan: Plan, known: MachineCosts) -> None:
         self._plan, self._dilation = plan, plan.dilation
-        self._samples = [sample for sample in samples if sample.store == plan.store.name]
+        self._samples = [sample for sample in known.requests if sample.store == plan.store.name]
         self._members = [member.name for member in plan.topology.members]
+        syncs = [sample.median_ns for sample in known.syncs if sample.data == plan.config.etcd.data]
+        sync_ns = median(syncs) / plan.dilation if syncs else 0.0
+        self.sync_s = sync_ns / 1e9 if syncs else None
         # Many requests would have to be drawn for the median under jitter, which moves it by less than its own spread.
         self._floor = Floor(plan.store, _without_jitter(plan.topology), dict.fromkeys(self._members, sync_ns))
         limits = [node.cpus for node in plan.config.nodes]
@@ -502,7 +495,7 @@ class _Weigher:
         self._leader = self._estimator.fastest_leader
         self._client_cpus = plan.config.client.cpus
         self._config = config_hash(plan)
-        self._full = full_share(samples)
+        self._full = full_share(known.requests)
         self._kept = plan.options.links_cpu
         self._cores = plan.options.machine_cores if self._kept is None else len(plan.options.other_cores)
 
@@ -510,8 +503,10 @@ class _Weigher:
         """Under the leader that answers soonest."""
         return self._floor.median_s(scenario, self._leader, self._members) or 0.0
 
-    def slow_sync(self, scenarios: Sequence[Scenario], sync_s: float) -> SlowSync | None:
-        """The write of which an fdatasync is the largest share, if it is a large one."""
+    def slow_sync(self, scenarios: Sequence[Scenario]) -> SlowSync | None:
+        """The write of which an fdatasync on a disk is the largest share, if it is a large one."""
+        if not (sync_s := self.sync_s) or self._plan.config.etcd.data != "disk":
+            return None
         floors = {item.name: self.floor_s(item) for item in scenarios if not item.reads}
         writes = [item for item in scenarios if sync_s > _SLOW_SYNC_SHARE * floors.get(item.name, float("inf"))]
         least = min(writes, key=lambda item: floors[item.name], default=None)
