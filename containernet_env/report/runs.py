@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from containernet_env.base.errors import UsageError
 from containernet_env.report.rows import FILE, Rows, scaled
@@ -14,6 +15,7 @@ from containernet_env.results.run_directory import ReadRun, facts_of, read_run, 
 from containernet_env.results.run_files import ScenarioLine
 from containernet_env.results.statistics import Histogram, decode
 
+T = TypeVar("T")
 PERCENTS = (10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999)
 """Of a curve, rising; those that a row has too few requests for are left out of it."""
 NOTICED = {"member_died": "a member died", "leader_changed": "another leader", "emulator_died": "the links died"}
@@ -88,6 +90,15 @@ def run_paths(rows: Rows) -> dict[Path, list[int]]:
     return found
 
 
+def noted(read: Callable[[Path], T], path: Path, notes: list[str], what: str = "a run directory") -> T | None:
+    """What is read of a run directory; ``None`` where it cannot be read, which is noted."""
+    try:
+        return read(path)
+    except UsageError as error:
+        notes.append(f"{what} is left out: {error}".replace("\n ", "."))
+        return None
+
+
 def lines_of(rows: Rows, run: ReadRun, numbers: Sequence[int]) -> Iterator[tuple[int, ScenarioLine]]:
     """Those of the rows that a run has a line of scenarios.jsonl of, each with that."""
     lines = {(line.scenario, line.repetition, line.attempt): line for line in run.scenarios}
@@ -117,10 +128,7 @@ def read_runs(rows: Rows, note: Callable[[str], object] = lambda text: None) -> 
         if not path.is_dir():
             missing += 1
             continue
-        try:
-            run = read_run(path)
-        except UsageError as error:
-            notes.append(f"a run directory is left out: {error}".replace("\n ", "."))
+        if (run := noted(read_run, path, notes)) is None:
             continue
         if problems := _problems(run):
             notes.append(f"{path}: {problems}")

@@ -14,23 +14,21 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from pathlib import Path
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any
 
 from containernet_env.base.errors import UsageError
 from containernet_env.model.usage import Consumption
 from containernet_env.report.rows import RATE, VARIANT, Rows, distinguishes, label_of, scaled, text
-from containernet_env.report.runs import histogram_of, lines_of, run_paths
+from containernet_env.report.runs import histogram_of, lines_of, noted, run_paths
 from containernet_env.results.repetitions import LOAD
 from containernet_env.results.run_directory import read_run, read_usage
 from containernet_env.results.run_files import ScenarioLine, UsageLine
 from containernet_env.results.statistics import Histogram, median, merged
 
-T = TypeVar("T")
-
 _OF_STEPS = {"ClientCount", "ConnectionCount", "RequestCount", VARIANT}
 _SYSTEM = ("Store", "StoreVersion")
+_FILE = "a file of a run directory"
 _DIGITS = re.compile(r"(\d{1,300})")
 # The names of scenarios have these already.
 _SAID = {*LOAD} - {*_OF_STEPS, "Scenario"}
@@ -507,25 +505,16 @@ def _measured(rows: Rows, used: set[int], notes: list[str]) -> dict[int, Measure
         if not path.is_dir():
             missing += len(wanted)
             continue
-        run = _read(path, read_run, notes) if wanted else None
+        run = noted(read_run, path, notes, _FILE) if wanted else None
         if run is None:
             continue
-        usage = _read(path, read_usage, notes) or ()
+        usage = noted(read_usage, path, notes, _FILE) or ()
         for number, line in lines_of(rows, run, wanted):
             histogram = histogram_of(path, line, notes)
             found[number] = Measured(found[number].columns, line, histogram, _within(usage, line))
     if missing:
         notes.append(f"{missing} rows have no run directory: the figures that need one are unknown")
     return found
-
-
-def _read(path: Path, read: Callable[[Path], T], notes: list[str]) -> T | None:
-    """What a run directory holds; ``None`` where it cannot be read, which is noted."""
-    try:
-        return read(path)
-    except UsageError as error:
-        notes.append(f"a file of a run directory is left out: {error}".replace("\n ", "."))
-        return None
 
 
 def _within(usage: Sequence[UsageLine], line: ScenarioLine) -> Sequence[UsageLine]:
