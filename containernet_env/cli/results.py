@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from containernet_env.runs.verify import Judgement
 
 
+def _note(text: str) -> None:
+    click.echo(plain(text), err=True)
+
+
 @click.command()
 @click.argument("file", type=FILE)
 @click.option(
@@ -54,7 +58,7 @@ def results_command(file: Path, by: tuple[str, ...], every: bool, form: str | No
     from containernet_env.results.repetitions import FIGURES, summarize
 
     # Not in the output for programs.
-    summary = summarize(load(file, lambda text: click.echo(plain(text), err=True)), split("--by", by), every)
+    summary = summarize(load(file, _note), split("--by", by), every)
     if form == "json":
         click.echo(summary.to_json(orient="records", indent=1, double_precision=9))
         return
@@ -146,24 +150,20 @@ def compare_command(
 
     Repetitions on fresh clusters are compared (`run --repeat 6 --fresh`), never requests: docs/statistics.md.
     """
-    from containernet_env.setup import packages
-
-    def note(text: str) -> None:
-        click.echo(plain(text), err=True)
-
     from containernet_env.cli.arguments import check_output, write_output
     from containernet_env.model.names import column_of
     from containernet_env.results.comparison import FIGURES, compare, read
     from containernet_env.results.csv_file import csv_text
+    from containernet_env.setup import packages
 
     names = [column_of("--figure", name, FIGURES) for name in split("--figure", figures)]
     files = (a, *also_a), (b, *also_b)
     texts = [", ".join(map(str, paths)) for paths in files]
-    sides = [read(paths, note) for paths in files]
+    sides = [read(paths, _note) for paths in files]
     found = compare(sides[0], sides[1], list(dict.fromkeys(names)), (f"A ({texts[0]})", f"B ({texts[1]})"))
     if table is not None:
         check_output(table, re.compile(",".join(_COLUMNS).encode()), (*files[0], *files[1]))
-    packages.require("scipy", note)
+    packages.require("scipy", _note)
     rows = [_row(cell) for cell in found.cells]
     if table is not None:
         text = csv_text([_COLUMNS, *(row.values() for row in rows)])
@@ -172,22 +172,22 @@ def compare_command(
         click.echo(json.dumps(_document(found, rows, *files), indent=1))
     else:
         _print(found, texts)
-    return 0 if fail_if_slower is None else _gate(found, fail_if_slower, note)
+    return 0 if fail_if_slower is None else _gate(found, fail_if_slower)
 
 
-def _gate(found: Comparison, share: float, note: Callable[[str], object]) -> int:
+def _gate(found: Comparison, share: float) -> int:
     """The exit status of --fail-if-slower: an unknown result must not pass."""
     slower = [cell for cell in found.cells if cell.slower_by_more_than(share)]
     unknown = [cell for cell in found.cells if cell.cannot_tell_slower()]
     limit = f"{100 * share:g} %"
     if slower:
         named = listed([f"{cell.title} ({cell.words})" for cell in slower], 3)
-        note(f"B is slower by more than {limit} in {len(slower)} of {len(found.cells)} cells: {named}")
+        _note(f"B is slower by more than {limit} in {len(slower)} of {len(found.cells)} cells: {named}")
         return EXIT_SLOWER
     if unknown or found.only[0]:
         reasons = [f"{len(unknown)} of {len(found.cells)} cells are undecided"] if unknown else []
         reasons += [f"{len(found.only[0])} scenarios of A have no valid row in B"] if found.only[0] else []
-        note(f"whether B is slower by more than {limit}: {'; '.join(reasons)}")
+        _note(f"whether B is slower by more than {limit}: {'; '.join(reasons)}")
         return EXIT_CANNOT_TELL
     return 0
 
@@ -474,7 +474,7 @@ def verify_command(run: Path, time_s: int, memory_mib: int) -> int:
             click.echo(plain(line))
         judgements.append(judgement)
     for name in missing:
-        click.echo(plain(f"{name}: not judged: its history is missing"), err=True)
+        _note(f"{name}: not judged: its history is missing")
     return status_of(judgements, len(missing))
 
 
@@ -546,7 +546,7 @@ def export_command(run: Path, file: Path | None, license_name: str | None, rows:
     beside = rows or results_file_of(run, found.path)
     wanted = file or Path(f"{found.path.name}.zip")
     done = export(found, wanted, results=beside, license_name=license_name)
-    for note in done.notes:
-        click.echo(plain(note), err=True)
+    for text in done.notes:
+        _note(text)
     click.echo(f"{done.file}: {done.files} files, {done.rows} rows")
     return 0

@@ -376,13 +376,6 @@ def row_of(facts: RunFacts, outcome: ScenarioOutcome) -> dict[str, str]:
     return {column.name: column.text(sources) for column in TABLE}
 
 
-def as_markdown() -> str:
-    """The table of columns for results/README.md."""
-    lines = ["| column | unit | holds |", "| --- | --- | --- |"]
-    lines += [f"| {column.name} | {column.unit} | {column.meaning} |" for column in TABLE]
-    return "\n".join(lines) + "\n"
-
-
 def _sources(facts: RunFacts, outcome: ScenarioOutcome) -> dict[str, Any]:
     """Where the values of a row come from, by the first name of their paths."""
     plan, manifest, scenario, load = facts.plan, facts.manifest, outcome.scheduled.scenario, outcome.load

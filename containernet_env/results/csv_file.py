@@ -331,7 +331,7 @@ def texts_of(table: pandas.DataFrame, names: Sequence[str]) -> list[tuple[str, .
 def rows_after(path: Path, offset: int = 0) -> list[dict[str, str]]:
     """The whole rows of a results file in our own form, as text; of those from ``offset`` (bytes) on, where given.
 
-    None if there is no file. Raises UsageError if it cannot be read, or is of another form.
+    None at all if there is no file. Raises UsageError if it cannot be read, or is of another form.
     """
     try:
         with path.open("rb") as file:

@@ -472,33 +472,26 @@ def _known(value: Any, where: str, form: type[Form]) -> Form:
 def facts_of(manifest: Manifest) -> dict[str, str]:
     """What a run was made on and with, by name; what is unknown is left out."""
     machine, program, links, store = manifest.machine, manifest.program, manifest.links, manifest.store
-    kinds = machine.virtualisation
-    found: dict[str, list[str | None]] = {
-        "Machine": [machine.cpu_model, f"{machine.cores} cores", machine.architecture],
-        "Memory": [describe_size(machine.memory_bytes)],
-        "Virtualisation": [
-            "virtual machine" if kinds.guest else None,
-            *(kinds.hypervisor, kinds.vendor, kinds.product, kinds.container),
-        ],
-        "Kernel": [machine.kernel, machine.kernel_build],
-        "Clock": [machine.clock_source],
-        "Docker engine": [
-            machine.engine,
-            machine.storage_driver and f"storage {machine.storage_driver}",
-            machine.cgroup_version and f"cgroup v{machine.cgroup_version}",
-        ],
-        "Program": [
-            f"containernet-env {program.version}",
-            program.commit and f"commit {program.commit[:12]}",
-            program.go,
-            "with uncommitted changes" if program.dirty else None,
-        ],
-        "Links": [links.links, links.switches and f"switches by {links.switches}", links.network_version]
-        if links is not None
-        else [],
-        "Store": [f"{store.kind} {store.version}"] if store is not None and store.version else [],
+    kinds, driver, cgroups = machine.virtualisation, machine.storage_driver, machine.cgroup_version
+    of_links = (links.links, _if_known("switches by {}", links.switches), links.network_version) if links else ()
+    version, changed = f"containernet-env {program.version}", "with uncommitted changes" if program.dirty else None
+    guest = "virtual machine" if kinds.guest else None
+    found: dict[str, Sequence[str | None]] = {
+        "Machine": (machine.cpu_model, f"{machine.cores} cores", machine.architecture),
+        "Memory": (describe_size(machine.memory_bytes),),
+        "Virtualisation": (guest, kinds.hypervisor, kinds.vendor, kinds.product, kinds.container),
+        "Kernel": (machine.kernel, machine.kernel_build),
+        "Clock": (machine.clock_source,),
+        "Docker engine": (machine.engine, _if_known("storage {}", driver), _if_known("cgroup v{}", cgroups)),
+        "Program": (version, _if_known("commit {:.12}", program.commit), program.go, changed),
+        "Links": of_links,
+        "Store": (_if_known(f"{store.kind} {{}}", store.version),) if store else (),
     }
     return {name: text for name, parts in found.items() if (text := ", ".join(filter(None, parts)))}
+
+
+def _if_known(form: str, value: str | None) -> str | None:
+    return value and form.format(value)
 
 
 # The size of a run of 4 hosts, rounded up: a row of 0.5 KB and, of each host's links and port, 4 KB in scenarios.jsonl

@@ -21,7 +21,7 @@ from containernet_env.hosts import netns
 from containernet_env.network.measure import Capture
 from containernet_env.results import csv_file as results
 from containernet_env.results import run_directory
-from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, as_markdown
+from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, TABLE
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.results.files import make_folders, open_to_append, replacing
 from containernet_env.results.run_directory import RunDirectory
@@ -84,7 +84,9 @@ def test_a_file_of_the_seed_or_of_before_a_column_is_appended_to_in_its_own_form
 
 def test_the_first_columns_are_the_seeds_and_the_readme_has_the_table_of_all(snapshot: SnapshotAssertion) -> None:
     assert COLUMNS[:20] == SEED_COLUMNS == tuple(SEED_HEADER.split(","))
-    check_block(README, "columns", "containernet_env/results/columns.py", as_markdown(), snapshot)
+    table = ["| column | unit | holds |", "| --- | --- | --- |"]
+    table += [f"| {column.name} | {column.unit} | {column.meaning} |" for column in TABLE]
+    check_block(README, "columns", "containernet_env/results/columns.py", "\n".join([*table, ""]), snapshot)
 
 
 def test_what_is_no_row_is_left_out_and_told_in_few_lines(tmp_path: Path) -> None:
