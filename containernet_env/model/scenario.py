@@ -465,6 +465,11 @@ class ScheduledScenario:
     attempt: int = 1
 
     @property
+    def key(self) -> tuple[str, int, int]:
+        """Identifies it in its run."""
+        return self.scenario.name, self.repetition, self.attempt
+
+    @property
     def load_seed(self) -> int:
         """The seed of the benchmark server's schedule, order of keys and kinds of requests."""
         return self.scenario.seed + self.repetition - 1

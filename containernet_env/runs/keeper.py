@@ -136,7 +136,7 @@ class Keeper:
 
     def keep(self, outcome: ScenarioOutcome, row_of: Callable[[ScenarioOutcome], dict[str, str]]) -> str | None:
         """Write a row to disk, then add it to the run directory, then report it; see ``matrix.Leave``."""
-        new = not self.outcomes or self.outcomes[-1] is not outcome
+        new = not self.outcomes or self.outcomes[-1].scheduled.key != outcome.scheduled.key
         if new:
             row = row_of(outcome)
             self.outcomes.append(outcome)

@@ -47,8 +47,8 @@ INTERRUPTED = "interrupted"
 Leave = Callable[[ScenarioOutcome], str | None]
 """Keeps an outcome, in order, as its scenario ends; returns why no other one is to be measured, if so.
 
-An outcome counts as left when this has returned. If an exception interrupts it, it is called once more with the same
-one, and must not keep that twice.
+An outcome counts as left when this has returned. If an exception interrupts it, it is called once more for the same
+scenario, and must not keep that twice.
 """
 
 
@@ -82,9 +82,7 @@ class Matrix:
         self._keep_probe = keep_probe
         self._alone = alone
         self._advised = advised
-        self._left = 0
-        self._passed = 0
-        self._last: ScenarioOutcome | None = None
+        self._left: dict[tuple[str, int, int], ScenarioOutcome] = {}
         self._refused: str | None = None
         self.cluster = 0
         self.move_to(target, observer)
@@ -109,13 +107,13 @@ class Matrix:
         to stop, the running scenario leaves the outcome 'interrupted', and the caller leaves those of the others by
         `leave_rest`, after the tear-down. Returns whether any are left, for another target.
         """
-        if not self._passed:
+        if not self._left:
             self._progress.matrix_started(self._planned)
         try:
             try:
                 self._members.start()
                 self._observer.start()
-                for planned in self._planned[self._passed : until]:
+                for planned in self._rest(until):
                     reason = self._target.failure or (self.damaged if self._alone else None)
                     reason = reason or self._until_valid(planned)
                     if reason is not None:
@@ -131,7 +129,11 @@ class Matrix:
                 self._close()
         finally:
             self._close()  # again: a stop may have struck in it
-        return self._passed < len(self._planned)
+        return bool(self._rest())
+
+    def _rest(self, until: int | None = None) -> list[PlannedScenario]:
+        """The scenarios without an outcome, up to number ``until`` or the last."""
+        return [planned for planned in self._planned[:until] if planned.scheduled.key not in self._left]
 
     def _close(self) -> None:
         self._observer.close()
@@ -144,8 +146,9 @@ class Matrix:
         """
         first = planned.scheduled.attempt
         for attempt in range(first, first + self._options.retry_invalid + 1):
-            reason = self._carry_out(replace(planned, scheduled=replace(planned.scheduled, attempt=attempt)))
-            verdict = self._last.verdict if self._last is not None else None
+            scheduled = replace(planned.scheduled, attempt=attempt)
+            reason = self._carry_out(replace(planned, scheduled=scheduled))
+            verdict = self._left[scheduled.key].verdict
             if reason is not None or verdict is None or verdict.valid == "yes" or self._target.failure is not None:
                 return reason
         return None
@@ -155,15 +158,14 @@ class Matrix:
 
         Returns why no other one can be run after it, if so.
         """
-        left, scheduled = self._left, planned.scheduled
+        scheduled = planned.scheduled
         outcome = self._outcome(scheduled, INTERRUPTED)
         search: Searching | None = None
 
         def leave(ended: ScenarioOutcome) -> None:
             nonlocal outcome
             outcome = ended  # what is left again if a signal strikes before it is safe
-            whole = outcome if search is None else self._advised(search.sum_up(outcome))
-            self._leave_once(whole, left)
+            self._leave_once(outcome if search is None else self._advised(search.sum_up(outcome)))
 
         try:
             try:
@@ -235,15 +237,12 @@ class Matrix:
             return self._follower.lost
         return None if self._target.cluster.answers(self._answer_timeout_s) else self._why_no_answer()
 
-    def _leave_once(self, outcome: ScenarioOutcome, left: int) -> None:
-        """Leave an outcome unless more than ``left`` have been left."""
+    def _leave_once(self, outcome: ScenarioOutcome) -> None:
+        """Leave an outcome unless its scenario has left one."""
         with self._stop.deferred():
-            if self._left == left:
+            if outcome.scheduled.key not in self._left:
                 self._refused = self._leave(outcome)
-                self._left += 1
-                # A further attempt is of a scenario that has been counted.
-                self._passed += outcome.scheduled in [item.scheduled for item in self._planned[self._passed :][:1]]
-                self._last = outcome
+                self._left[outcome.scheduled.key] = outcome
                 name, error = outcome.scheduled.scenario.name, outcome.error
                 kind = "scenario_not_run" if (error or "").startswith(NOT_RUN) else "scenario_ended"
                 self._on_event(kind, f"{name}: {error or 'no errors'}", name)
@@ -414,8 +413,8 @@ class Matrix:
     def leave_rest(self, reason: str, until: int | None = None) -> None:
         """Leave 'not run' for every scenario up to number ``until``, or the last, without an outcome."""
         with self._stop.deferred():
-            for planned in self._planned[self._passed : until]:
-                self._leave_once(self._not_run(planned, reason), self._left)
+            for planned in self._rest(until):
+                self._leave_once(self._not_run(planned, reason))
 
     def _not_run(self, planned: PlannedScenario, reason: str) -> ScenarioOutcome:
         not_run = self._outcome(planned.scheduled, NOT_RUN + reason)

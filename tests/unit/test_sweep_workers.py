@@ -337,6 +337,15 @@ def test_a_sweep_that_has_lost_all_workers_waits_a_minute_for_another_one(cluste
 
 
 @simulated()
+def test_a_worker_that_ends_gets_no_more_cells_while_the_scheduler_still_lists_it(cluster: New) -> None:
+    on = cluster("node1")
+    on.hold(lambda: worker.RUNNING.end())
+    with pytest.raises(RunError, match="no worker is left"):
+        on.run()
+    assert len(lines(on.out, "run")) == 1
+
+
+@simulated()
 def test_a_task_that_fails_by_a_lost_connection_does_not_end_the_course(cluster: New, monkeypatch: Patch) -> None:
     """An OSError of the worker's own was taken for one on the way to it, and waited for ever."""
     on = cluster("node1")
