@@ -1,9 +1,10 @@
-"""Files in containers, and file names made from arbitrary text."""
+"""Files in containers, locks of files, and file names made from arbitrary text."""
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import hashlib
 import os
 import re
@@ -143,6 +144,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def try_lock(descriptor: int, *, shared: bool = False) -> bool:
+    """Lock an open file until it is closed (flock(2)); returns whether that was possible, without waiting."""
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def root_of(pid: int) -> Path:

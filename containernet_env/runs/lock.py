@@ -5,7 +5,6 @@ Labs (``containernet-env shell``) can run side by side; a run that begins beside
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from contextlib import suppress
@@ -15,6 +14,7 @@ from types import TracebackType
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
+from containernet_env.base.files import try_lock
 from containernet_env.base.work import Stop
 
 PATH = Path("/run/containernet-env.lock")
@@ -28,15 +28,17 @@ def refuse_while_measured(path: Path = PATH) -> None:
     except FileNotFoundError:
         return
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.read(fd, 32).decode(errors="replace").strip()
-        raise RunError(
-            f"a run is measuring on this machine (process {holder or 'unknown'}); a lab would disturb it.\n"
-            "  Wait for it to end, or end it with Ctrl-C."
-        ) from None
+        if not try_lock(fd, shared=True):
+            raise RunError(
+                f"a run is measuring on this machine (process {_named_in(fd)}); a lab would disturb it.\n"
+                "  Wait for it to end, or end it with Ctrl-C."
+            )
     finally:
         os.close(fd)
+
+
+def _named_in(fd: int) -> str:
+    return os.read(fd, 32).decode(errors="replace").strip() or "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +100,10 @@ class RunLock:
                 f"  Make {self._path.parent} a folder that root may write to."
             ) from error
         try:
-            while not _is_locked(fd):
+            while not try_lock(fd):
                 if self._wait is None:
-                    holder = os.read(fd, 32).decode(errors="replace").strip() or "unknown"
                     raise RunError(
-                        f"another run is on (process {holder}); concurrent runs would distort each other.\n"
+                        f"another run is on (process {_named_in(fd)}); concurrent runs would distort each other.\n"
                         "  Wait for it to end, or end it with Ctrl-C."
                     )
                 self._wait.check()
@@ -124,12 +125,3 @@ class RunLock:
                 os.ftruncate(self._fd, 0)
             os.close(self._fd)
             self._fd = None
-
-
-def _is_locked(fd: int) -> bool:
-    """Lock an open file for this process, unless another one has."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

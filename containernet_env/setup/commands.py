@@ -7,7 +7,6 @@ calls ``stop``: so no signal can fall between the start of a process and its reg
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from containernet_env.base import clock, programs
 from containernet_env.base.errors import MissingRequirementError
+from containernet_env.base.files import try_lock
 from containernet_env.base.work import Progress, Stop
 
 _GUARD = Path(__file__).with_name("guard.py")
@@ -248,14 +248,10 @@ def only_one(
     try:
         deadline = clock.monotonic() + deadline_s
         noted = False
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not noted:
-                    note("waiting for another set-up on this machine to end")
-                    noted = True
+        while not try_lock(fd):
+            if not noted:
+                note("waiting for another set-up on this machine to end")
+                noted = True
             if clock.monotonic() > deadline:
                 raise MissingRequirementError(
                     f"another set-up has held {path} for more than {deadline_s:.0f} s",

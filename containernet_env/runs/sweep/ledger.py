@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections import Counter
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError, UsageError
+from containernet_env.base.files import try_lock
 from containernet_env.model.findings import OF_THE_MACHINE, State, counts, state_of
 from containernet_env.results.columns import NOT_APPLICABLE
 from containernet_env.results.files import append_whole, open_to_append, reason, remedy
@@ -111,11 +111,9 @@ class Journal:
             self._fd = open_to_append(path)
         except OSError as error:
             raise UsageError(f"cannot write the sweep's journal {path}: {reason(error)}\n  {remedy(error)}") from error
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._fd)
-            raise UsageError(f"{path} is that of a sweep that is on: let it end, or choose another file") from None
+        if not try_lock(self._fd):
+            self.close()
+            raise UsageError(f"{path} is that of a sweep that is on: let it end, or choose another file")
 
     def close(self) -> None:
         """Close the file."""
