@@ -73,23 +73,49 @@ def test_times_of_a_timeline_are_those_of_the_file() -> None:
     ]
 
 
-def test_a_killed_leader_is_started_again_after_its_time() -> None:
-    course = Course(event("kill", "leader", for_ns=30 * MS))
-    done = course.run(2)
-    assert course.verbs == [("kill", "etcd1"), ("restart", "etcd1")]
-    kill, restart = done.executed
-    assert (kill.members, kill.cause, kill.leader, kill.asked_ns) == (("etcd1",), "event", "etcd1", 20 * MS)
-    assert (restart.members, restart.cause, restart.asked_ns) == (("etcd1",), "for", 50 * MS)
-    assert kill.at_ns and restart.at_ns and restart.answered_ns
-    assert kill.at_ns + 25 * MS <= restart.at_ns <= restart.answered_ns
-    assert course.faults.as_before and course.faults.given_up == []
+COURSES = (  # events: at which ms, what, to whom, for how many ms; what is executed; what the faults are
+    ("20 kill leader 30", "20 event kill etcd3, 50 for restart etcd3", "kill etcd3, restart etcd3"),
+    ("1 freeze leader, 2 thaw frozen, 3 freeze followers",
+        "1 event freeze etcd3, 2 event thaw etcd3, 3 event freeze etcd1 etcd2, end thaw etcd1 etcd2", None),
+    ("1 partition etcd1, 2 partition etcd2, 3 heal etcd1",  # sets of several partitions are kept apart together
+        "1 event partition etcd1, 2 event partition etcd2, 3 event heal etcd1, end heal etcd2",
+        "partition etcd1|etcd2 etcd3, partition etcd1|etcd2|etcd3, partition etcd2|etcd1 etcd3, heal"),
+    # The end of an event leaves what a later one did.
+    *((f"1 {struck} etcd2 30, 5 {undo} etcd2, 10 {struck} etcd2, 60 delay etcd3",
+        f"1 event {struck} etcd2, 5 event {undo} etcd2, 10 event {struck} etcd2, 60 event delay etcd3, {ends}", None)
+        for struck, undo, ends in (
+            ("freeze", "thaw", "end reset etcd3, end thaw etcd2"),
+            ("link_down", "link_up", "end link_up etcd2, end reset etcd3"),
+            ("partition", "heal", "end heal etcd2, end reset etcd3"))),
+    # A restarted member is unplugged and parted again before it is let go, and not thawed.
+    ("21 partition etcd2, 22 link_down etcd2, 23 kill etcd2 5",
+        "21 event partition etcd2, 22 event link_down etcd2, 23 event kill etcd2, 28 for restart etcd2, "
+        "end heal etcd2, end link_up etcd2",
+        "partition etcd2|etcd1 etcd3, down etcd2, kill etcd2, restart etcd2, down etcd2, partition etcd2|etcd1 etcd3"),
+    ("1 freeze etcd2, 2 kill etcd2", "1 event freeze etcd2, 2 event kill etcd2, end restart etcd2",
+        "freeze etcd2, kill etcd2, restart etcd2"),
+)  # fmt: skip
 
 
-def test_the_leader_is_the_one_that_leads_when_the_time_has_come() -> None:
-    course = Course(event("freeze", "leader", 1), event("thaw", "frozen", 2), event("freeze", "followers", 3))
+@pytest.mark.parametrize(("events", "executed", "faults"), COURSES, ids=[events for events, *_ in COURSES])
+def test_who_is_struck_when_and_what_is_undone(events: str, executed: str, faults: str | None) -> None:
+    words = [text.split() for text in events.split(", ")]
+    course = Course(
+        *(event(verb, to, int(at), value=5, for_ns=int(ms[0]) * MS if ms else None) for at, verb, to, *ms in words)
+    )
     course.cluster.led_by = "etcd3"
-    done = course.run(3)
-    assert [item.members for item in done.executed[:3]] == [("etcd3",), ("etcd3",), ("etcd1", "etcd2")]
+    done = course.run(executed.count(" event ") + executed.count(" for ")).executed
+    when = ["end" if item.asked_ns is None else f"{item.asked_ns // MS} {item.cause}" for item in done]
+    found = [f"{at} {item.verb} {' '.join(item.members)}" for at, item in zip(when, done, strict=True)]
+    assert ", ".join(found) == executed
+    sets = [what if isinstance(what, str) else "|".join(map(" ".join, what or ())) for _, what in course.verbs]
+    made = ", ".join(f"{verb} {what}".strip() for (verb, _), what in zip(course.verbs, sets, strict=True))
+    assert made.startswith(faults or "")
+    assert all((item.asked_ns or 0) <= (item.since_start_ns or 0) and item.problem is None for item in done)
+    assert all(
+        item.at_ns and item.answered_ns and item.at_ns <= item.answered_ns for item in done if "restart" in item.verb
+    )
+    assert course.faults.as_before and course.faults.given_up == []
 
 
 def test_an_event_waits_for_a_leader_and_says_so_where_none_comes() -> None:
@@ -139,14 +165,6 @@ def test_link_and_process_faults_of_one_moment_come_together(links_at_once: bool
     times_ns = sorted(item.at_ns or 0 for item in course.told)
     course.disruptor.end()
     assert times_ns[-1] - times_ns[0] < 100 * MS, [(item.text, item.at_ns) for item in course.told]
-
-
-def test_sets_of_several_partitions_are_kept_apart_together() -> None:
-    course = Course(event("partition", "etcd1", 1), event("partition", "etcd2", 2), event("heal", "etcd1", 3))
-    course.run(3)
-    sets = [what for verb, what in course.verbs]
-    assert sets[:2] == [[["etcd1"], ["etcd2", "etcd3"]], [["etcd1"], ["etcd2"], ["etcd3"]]]
-    assert sets[2:] == [[["etcd2"], ["etcd1", "etcd3"]], None]
 
 
 ALL = (
@@ -232,18 +250,6 @@ def test_what_could_not_be_undone_in_time_is_undone_at_the_end_and_told(struck: 
     assert [(item.cause, item.problem) for item in done.missed] == [("for", "not now")]
 
 
-@pytest.mark.parametrize(("struck", "undo"), [("freeze", "thaw"), ("link_down", "link_up"), ("partition", "heal")])
-def test_the_end_of_an_event_leaves_what_a_later_one_did(struck: str, undo: str) -> None:
-    course = Course(
-        event(struck, "etcd2", 1, for_ns=30 * MS),
-        event(undo, "etcd2", 5),
-        event(struck, "etcd2", 10),
-        event("delay", "etcd3", 60, value=5),
-    )
-    done = course.run(4)
-    assert [item.cause for item in done.executed if item.verb == undo] == ["event", "end"]
-
-
 def test_a_dead_member_is_neither_killed_again_nor_is_its_death_expected_nor_its_answer() -> None:
     """Of a cluster without a quorum an answer was looked for during 60 s, by a loop without a wait."""
     course = Course(event("kill", "etcd2", 1), event("freeze", "random", 2))
@@ -253,15 +259,3 @@ def test_a_dead_member_is_neither_killed_again_nor_is_its_death_expected_nor_its
     assert [item.members for item in done.executed[:2]] == [(), ("etcd3",)]
     assert course.faults.given_up == ["after the events of the scenario: not every member answers"]
     assert clock.monotonic() < 1000.1
-
-
-def test_a_restarted_member_is_parted_and_unplugged_again_before_it_is_let_go_and_not_thawed() -> None:
-    course = Course(
-        event("partition", "etcd2", 1), event("link_down", "etcd2", 2), event("kill", "etcd2", 3, for_ns=5 * MS)
-    )
-    course.run(4)
-    after = course.verbs[course.verbs.index(("restart", "etcd2")) + 1 :]
-    assert after[:2] == [("down", "etcd2"), ("partition", [["etcd2"], ["etcd1", "etcd3"]])]
-    course = Course(event("freeze", "etcd2", 1), event("kill", "etcd2", 2))
-    course.run(2)
-    assert course.verbs == [("freeze", "etcd2"), ("kill", "etcd2"), ("restart", "etcd2")]
