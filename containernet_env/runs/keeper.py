@@ -13,14 +13,7 @@ from containernet_env.config.planning import at_most
 from containernet_env.model.config import DILATION_MAX
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.results import capacity
-from containernet_env.results.capacity import (
-    SHORT_OF_CORES,
-    MachineCosts,
-    MachineKey,
-    SyncSample,
-    advice,
-    sample_of,
-)
+from containernet_env.results.capacity import MachineKey
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.results.files import reason
 from containernet_env.results.run_directory import MANIFEST, SCENARIOS, RunDirectory
@@ -36,17 +29,17 @@ def advised(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> ScenarioOu
     if outcome.state in ("valid", "failed"):
         return outcome
     try:
-        return replace(outcome, advice=advice(plan, outcome, _known(plan, key, outcome)))
+        return replace(outcome, advice=capacity.advice(plan, outcome, _known(plan, key, outcome)))
     except Exception:  # noqa: BLE001 - the row is worth more
         return outcome
 
 
-def _known(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> MachineCosts:
+def _known(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> capacity.MachineCosts:
     """The costs on this machine, with those of an outcome."""
     known, _ = capacity.read(key)
     own = None
     if outcome.dilation == 1:
-        own = sample_of(outcome, len(plan.config.nodes), key.cores, config_hash(plan), plan.store.name)
+        own = capacity.sample_of(outcome, len(plan.config.nodes), key.cores, config_hash(plan), plan.store.name)
     return known.model_copy(update={"requests": [*known.requests, *([] if own is None else [own])]})
 
 
@@ -57,7 +50,7 @@ def slower(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> int | None:
     everything can be as slow as that.
     """
     causes = {finding.kind for finding in outcome.findings if finding.effect == "invalid"}
-    if outcome.error is not None or not causes or not causes <= SHORT_OF_CORES:
+    if outcome.error is not None or not causes or not causes <= capacity.SHORT_OF_CORES:
         return None
     needed = capacity.dilations(plan, _known(plan, key, outcome)).get(outcome.scheduled.scenario.name, 1)
     factor = at_most(plan, min(max(needed, 2 * plan.dilation), DILATION_MAX))
@@ -77,9 +70,9 @@ def keep_costs(
         usual = [outcome for outcome in outcomes if outcome.disruptions is None and outcome.dilation == 1]
         measured = [] if plan.options.profile else usual
         which = config_hash(plan), plan.store.name
-        samples = [sample_of(outcome, members, facts.cores, *which) for outcome in measured]
+        samples = [capacity.sample_of(outcome, members, facts.cores, *which) for outcome in measured]
         syncs = [
-            SyncSample(
+            capacity.SyncSample(
                 at=cluster.at,
                 data=plan.config.etcd.data,
                 median_ns=median(times.median_ns for times in cluster.sync.values()),

@@ -17,16 +17,7 @@ from containernet_env.network.chance import ALARM, MISS
 from containernet_env.network.gate_trains import EMULATOR, KERNEL
 from containernet_env.network.rtt import Tolerance
 from containernet_env.results.run_directory import SCENARIOS_INPUT, TOPOLOGY_INPUT
-from containernet_env.results.run_files import (
-    Flags,
-    ImageFacts,
-    InputFile,
-    Inputs,
-    Manifest,
-    ProgramFacts,
-    Repeats,
-    ToleranceFacts,
-)
+from containernet_env.results.run_files import Flags, ImageFacts, InputFile, Inputs, Manifest, ProgramFacts, Repeats
 from containernet_env.runs import machine, version
 from containernet_env.setup import builds, images
 
@@ -83,10 +74,8 @@ def tolerances() -> dict[str, Any]:
 def flags_of(options: PlanOptions, tolerance: Tolerance | None) -> Flags:
     """The options, and what `measure` takes beside them."""
     kept = {name: getattr(options, name) for name in OPTIONS if name in Flags.model_fields}
-    rtt_tolerance = None
-    if tolerance is not None:
-        rtt_tolerance = ToleranceFacts(absolute_ns=tolerance.absolute_ns, ratio=tolerance.ratio)
-    return Flags(**kept | {"profile": list(options.profile)}, rtt_tolerance=rtt_tolerance)
+    allowed = None if tolerance is None else asdict(tolerance)
+    return Flags(**kept | {"profile": list(options.profile), "rtt_tolerance": allowed})
 
 
 def program_facts() -> ProgramFacts:

@@ -11,20 +11,10 @@ from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.work import stops_kept
 from containernet_env.config.plan import PlannedScenario
+from containernet_env.model import findings
 from containernet_env.model.dilation import emulated, emulated_outcome, slowed
 from containernet_env.model.disruption import Disruptions, explains_election, failures_explained
-from containernet_env.model.findings import (
-    Finding,
-    death_findings,
-    event_findings,
-    floor_findings,
-    leader_findings,
-    load_findings,
-    machine_findings,
-    member_findings,
-    network_findings,
-    store_findings,
-)
+from containernet_env.model.findings import Finding
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import ScheduledScenario
 from containernet_env.model.usage import Leadership, LinkStatistics, leader_text
@@ -312,19 +302,19 @@ class Matrix:
         )
         if self._target.unseen is not None:
             yield Finding("unseen", "unknown", self._target.unseen)
-        yield from event_findings(done)
-        yield from death_findings(deaths)
-        yield from load_findings(load)
-        yield from floor_findings(load, outcome.floor_s)
-        yield from network_findings(outcome.network, latency_s, killed)
+        yield from findings.event_findings(done)
+        yield from findings.death_findings(deaths)
+        yield from findings.load_findings(load)
+        yield from findings.floor_findings(load, outcome.floor_s)
+        yield from findings.network_findings(outcome.network, latency_s, killed)
         if outcome.network is None and self._target.network is not None and self._target.failure is None:
             yield Finding("counters", "unknown", "the links' counters could not be read")
         if usage is None and load is not None and self._observer.samples:
             yield Finding("usage", "unknown", "what hosts, links and machine used could not be read")
-        yield from machine_findings(real.machine, real.load, self._target.capacity)
-        yield from store_findings(outcome.store)
-        yield from member_findings(living, timeout_s, throttled_s, outcome.seconds, stopped)
-        yield from leader_findings(before, after, deaths, is_explained)
+        yield from findings.machine_findings(real.machine, real.load, self._target.capacity)
+        yield from findings.store_findings(outcome.store)
+        yield from findings.member_findings(living, timeout_s, throttled_s, outcome.seconds, stopped)
+        yield from findings.leader_findings(before, after, deaths, is_explained)
 
     def _measure(self, outcome: ScenarioOutcome) -> ScenarioOutcome:
         """Run one scenario on the living members; its error names every dead member and a broken network."""

@@ -23,17 +23,9 @@ from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.containernet import engines
 from containernet_env.network.rtt import Tolerance
+from containernet_env.results import run_directory
 from containernet_env.results.files import CHECKSUMS, digest_of, reason
-from containernet_env.results.run_directory import (
-    MANIFEST,
-    SCENARIOS_INPUT,
-    TOPOLOGY_INPUT,
-    ReadRun,
-    RunResult,
-    find_run,
-    read_run,
-    results_file_of,
-)
+from containernet_env.results.run_directory import MANIFEST, SCENARIOS_INPUT, TOPOLOGY_INPUT, ReadRun, RunResult
 from containernet_env.results.run_files import Difference, Manifest, PlanFiles, Repeats, StoreFacts
 from containernet_env.runs.manifest import manifest_of
 from containernet_env.runs.measure import RunOrder, carry_out
@@ -203,12 +195,12 @@ def rerun(
 
 def prepare_rerun(place: Path, out: Path | None = None, *, anyway: bool = False) -> tuple[RunOrder, Repeats]:
     """What `rerun` would execute; raises the errors that it would raise before anything is created."""
-    run = read_run(find_run(place))
+    run = run_directory.read_run(run_directory.find_run(place))
     if run.manifest is None:
         raise UsageError(f"{run.path} cannot be repeated: it has no {MANIFEST}\n  The run ended before it was written.")
     was = run.manifest
     plan = _plan(run.path, was)
-    wanted = out or results_file_of(place, run.path)
+    wanted = out or run_directory.results_file_of(place, run.path)
     if wanted is None:
         raise UsageError(
             f"{run.path} lies beside no results file: where its rows go is unknown\n"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from containernet_env.base.errors import ConfigError, UsageError
+from containernet_env.config import sweeps
 from containernet_env.config.plan import AUTO, Plan, cell_hash, config_hash, select
 from containernet_env.config.reader import Finding, document_of, json_path, render
 from containernet_env.config.scenarios import (
@@ -19,24 +20,7 @@ from containernet_env.config.scenarios import (
     load_scenarios,
     scenarios_of,
 )
-from containernet_env.config.sweeps import (
-    MEMBERS,
-    STORE,
-    Axis,
-    Level,
-    NotThereError,
-    Point,
-    Ratio,
-    SweepFile,
-    axis_of,
-    copy_of,
-    load_sweep,
-    number_of,
-    set_value,
-    shown,
-    text_of_number,
-    value_of,
-)
+from containernet_env.config.sweeps import Axis, Level, NotThereError, Point, Ratio, SweepFile
 from containernet_env.config.topologies import config_of, load_config
 from containernet_env.config.writer import file_text, scenarios_text, scenarios_values, topology_text, topology_values
 from containernet_env.model.config import Config
@@ -117,7 +101,7 @@ class _Expander:
             if topology is not None and scenario is not None:
                 values = of_topology | of_scenario
                 order = [*point, *(axis.name for axis, _ in self._ratios)]
-                coordinates = tuple((name, shown(values[name])) for name in order if name in values)
+                coordinates = tuple((name, sweeps.shown(values[name])) for name in order if name in values)
                 dataset, chosen = scenario[0]
                 yield Combination(topology[0], dataset, chosen, coordinates)
 
@@ -128,12 +112,12 @@ class _Expander:
 
         The document is ``None`` if it is refused. Ratios of a scenario's axes may be of its ``topology``.
         """
-        document = copy_of(base)
+        document = sweeps.copy_of(base)
         plain = [(axis, point[axis.name].value) for axis in self._axes if axis.level == level]
         if level == "topology":
             # Added members are copies of the original last one, and get the common settings; the settings of a single
             # one come last.
-            plain.sort(key=lambda item: (item[0].key not in (MEMBERS, STORE), item[0].host is not None))
+            plain.sort(key=lambda item: (item[0].key not in (sweeps.MEMBERS, sweeps.STORE), item[0].host is not None))
         else:  # one without such a key is as it is
             plain = [item for item in plain if _has(document, item[0])]
         places = self._set_all(document, plain, point)
@@ -171,7 +155,7 @@ class _Expander:
         for axis, value in settings:
             self._unused.discard(axis.name)
             try:
-                places[axis.name] = set_value(document, axis, value)
+                places[axis.name] = sweeps.set_value(document, axis, value)
             except NotThereError as error:
                 is_ours = self._base.external is None
                 allowed = "a member of the topology, or client" if is_ours else "axes of loads, such as clients"
@@ -181,17 +165,17 @@ class _Expander:
         return places
 
     def _ratio_value(self, axis: Axis, ratio: Ratio, point: Point, document: dict[str, Any], topology: Any) -> Any:
-        other = axis_of(ratio.of)
+        other = sweeps.axis_of(ratio.of)
         assert other is not None and other.quantity is not None and axis.quantity is not None
         try:
             if ratio.of in point:
                 held = point[ratio.of].value
             else:
-                held = value_of(document if other.level == axis.level else topology, other)
-            return text_of_number(axis.quantity, number_of(other.quantity, held) * ratio.times)
+                held = sweeps.value_of(document if other.level == axis.level else topology, other)
+            return sweeps.text_of_number(axis.quantity, sweeps.number_of(other.quantity, held) * ratio.times)
         except (ValueError, TypeError, ArithmeticError) as error:
             message, allowed = f"cannot follow from {ratio.of}: {error}", f"a ratio of a {other.quantity}"
-            self._refuse(Finding(self._places[axis.name], message, shown(None), allowed))
+            self._refuse(Finding(self._places[axis.name], message, sweeps.shown(None), allowed))
             return None
 
     def _refuse_all(self, error: ConfigError, places: Mapping[str, Sequence[Location]], point: Point) -> None:
@@ -201,11 +185,11 @@ class _Expander:
                 name for name, set_there in places.items() if any(_is_in(problem.path, place) for place in set_there)
             ]
             if causes:
-                axis = axis_of(causes[-1])
+                axis = sweeps.axis_of(causes[-1])
                 assert axis is not None
                 self._refuse(Finding(self._place(axis, point), problem.message, problem.got, problem.allowed))
             else:
-                values = ", ".join(f"{name}={shown(value)}" for name, (value, _) in point.items())
+                values = ", ".join(f"{name}={sweeps.shown(value)}" for name, (value, _) in point.items())
                 message = f"with {values}: {error.file}, {problem.path} {problem.message}"
                 self._refuse(Finding(self._sweep.axes_at, message, problem.got, problem.allowed))
 
@@ -219,7 +203,7 @@ class _Expander:
 
 def _has(document: dict[str, Any], axis: Axis) -> bool:
     try:
-        value_of(document, axis)
+        sweeps.value_of(document, axis)
     except NotThereError:
         return False
     return True
@@ -359,7 +343,7 @@ def design(
         raise UsageError("quick and scenarios both name the scenarios: give one of them")
     if choices.get("dilation") in (AUTO, "auto"):
         raise UsageError("dilation=auto: the testbeds of a sweep run equally slow; allowed: a number")
-    sweep = load_sweep(path, settings, quick)
+    sweep = sweeps.load_sweep(path, settings, quick)
     base = load_config(sweep.raw.topology)
     own = sweep.raw.scenarios or base.scenarios or DEFAULT_SCENARIOS
     given = scenarios or (QUICK_SCENARIOS if quick and not sweep.is_quick else own)

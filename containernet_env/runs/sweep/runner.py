@@ -26,19 +26,10 @@ from containernet_env.runs.measure import RunOrder, carry_out
 from containernet_env.runs.preflight import preflight
 from containernet_env.runs.prepare import lock_for, require_root
 from containernet_env.runs.progress import Silent
+from containernet_env.runs.sweep import ledger
 from containernet_env.runs.sweep.design import Cell, Design, link_seed
 from containernet_env.runs.sweep.jobs import Begin, Course, Job, Placement, Roster, SweepProgress, Terms, cell_of
-from containernet_env.runs.sweep.ledger import (
-    FIGURES,
-    Journal,
-    Kept,
-    Ledger,
-    Tried,
-    is_narrow,
-    journal_of,
-    read_journal,
-    tried_of,
-)
+from containernet_env.runs.sweep.ledger import Journal, Kept, Ledger, Tried, journal_of
 from containernet_env.runs.testbed import Standing
 from containernet_env.stores.kinds import KINDS
 from containernet_env.stores.store import Store
@@ -162,7 +153,7 @@ class Sweep:
         self._given_out = out
         self._request = request
         self.placement: Placement = Here(design) if placement is None else placement
-        self._kept = Kept() if out is None else read_journal(journal_of(out))
+        self._kept = Kept() if out is None else ledger.read_journal(journal_of(out))
         self._cells = {cell.identity: cell for cell in design.cells}
         # Only the members know the version of an external cluster.
         ours = (bed.plan.store for bed in design.beds if bed.plan.config.external is None)
@@ -206,11 +197,11 @@ class Sweep:
     def _figures(self, cell: str) -> list[float]:
         """One for each repetition so far, of the figure whose interval is to be narrow."""
         until = self._request.until
-        return [] if until is None else self.ledger.figures(cell, FIGURES[until.figure])
+        return [] if until is None else self.ledger.figures(cell, ledger.FIGURES[until.figure])
 
     def _is_settled(self, cell: str) -> bool:
         until = self._request.until
-        return until is None or is_narrow(self._figures(cell), until.ratio)
+        return until is None or ledger.is_narrow(self._figures(cell), until.ratio)
 
     def left(self, first: int = 1) -> tuple[int, float]:
         """The number of missing measurements from a block on, of those that are certain, and their duration (s)."""
@@ -443,7 +434,7 @@ class _Blocks:
         self._remaining.took(course.took_s, course.job.bed.plan.around_s)
         for cell, outcome in course.outcomes:
             if (row := course.rows.get((cell.config_hash, cell.scenario_hash))) is not None:
-                tried = tried_of(row, outcome.error if outcome.testbed_failed else None)
+                tried = ledger.tried_of(row, outcome.error if outcome.testbed_failed else None)
                 self._sweep.ledger.add(cell.identity, course.job.repetition, tried)
         is_measured = any(was_measured(outcome) for _, outcome in course.outcomes)
         reason = "" if is_measured else self._nothing_measured(course)
