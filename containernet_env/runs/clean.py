@@ -18,10 +18,11 @@ from containernet_env.network.factory import remove_bridges, remove_interfaces
 @dataclass(frozen=True)
 class Leftovers:
     """The removed objects, and those still used by a living process: "container cnenv-...", "bridge ..." (of Open
-    vSwitch) or "interface ..."."""
+    vSwitch) or "interface ...". ``others``: how many other processes have containers."""
 
     removed: tuple[str, ...]
     in_use: tuple[str, ...]
+    others: int = 0
 
 
 def remove_leftovers() -> Leftovers:
@@ -30,20 +31,16 @@ def remove_leftovers() -> Leftovers:
     Raises MissingRequirementError if no engine answers, RunError if an object could not be removed.
     """
     containers, bridges = engine.list_ours(), switches.list_ours()
-    in_use = [f"container {container.name}" for container in containers if owner.is_alive(container.owner)]
-    in_use += [f"bridge {bridge.name}" for bridge in bridges if owner.is_alive(bridge.owner)]
-    stale = [container for container in containers if not owner.is_alive(container.owner)]
+    owners = [container.owner for container in containers] + [bridge.owner for bridge in bridges]
+    living = set(filter(owner.is_alive, owners))
+    in_use = [f"container {container.name}" for container in containers if container.owner in living]
+    in_use += [f"bridge {bridge.name}" for bridge in bridges if bridge.owner in living]
+    stale = [container for container in containers if container.owner not in living]
     # Only the original Containernet makes interfaces outside of their namespaces, and has a dot in its names.
     runs = {old.run for old in stale if old.name.startswith(f"cnenv-{old.run}.")}
     removed = [f"interface {name}" for run in runs for name in remove_interfaces(run)]
     # Last: these are identified only by the ids of their runs.
     engine.remove_containers([container.id for container in stale])
     removed += [f"container {container.name}" for container in stale]
-    return Leftovers((*removed, *remove_bridges(bridges)), tuple(in_use))
-
-
-def others_up() -> int:
-    """Count running testbeds of other living processes, by their containers. Raises the errors of engine queries."""
-    ours = owner.current()
-    living = {container.owner for container in engine.list_ours() if owner.is_alive(container.owner)}
-    return len(living - {ours})
+    others = {container.owner for container in containers} & living - {owner.current()}
+    return Leftovers((*removed, *remove_bridges(bridges)), tuple(in_use), len(others))

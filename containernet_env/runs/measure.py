@@ -158,7 +158,9 @@ class _Run:
         images = None
         if self._plan.config.external is None:
             images = ready_images(self._plan.store, self._progress, self._stop)
-            for name in clean.remove_leftovers().removed:
+            found = clean.remove_leftovers()
+            self._labs = found.others
+            for name in found.removed:
                 self._progress.note(f"removed {name}, left behind by a killed run")
         command, repeats = self._order.command or sys.argv, self._order.repeats
         for note in (*self._plan.notes, *(repeats.notes if repeats is not None else ())):
@@ -174,7 +176,6 @@ class _Run:
         )
         self._keeper.manifest(self._manifest, inputs_of(self._plan))
         self._event("run_began", f"run {self._run_id}")
-        self._labs = 0 if images is None else clean.others_up()
         if self._labs:
             count = f"{self._labs} lab{'s are' if self._labs > 1 else ' is'}"
             self._progress.note(f"{count} up on this machine: what is done there disturbs what is measured here")

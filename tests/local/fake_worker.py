@@ -6,7 +6,6 @@ import os
 import platform
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +24,6 @@ def machine(patch: pytest.MonkeyPatch, folder: Path) -> None:
     """This process is a machine of its own: with fakes for testbeds, its lock and its cache in ``folder``."""
     on_fakes(patch)
     patch.setattr(worker, "require_root", lambda: None)
-    patch.setattr(worker.clean, "remove_leftovers", lambda: SimpleNamespace(removed=()))
     patch.setattr(lock, "PATH", folder / "lock")
     patch.setattr(assets, "own", lambda: folder)
     patch.setattr(measure_module, "Observer", lambda testbed, *_: Observer(testbed))

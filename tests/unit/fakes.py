@@ -42,6 +42,7 @@ from containernet_env.runs import machine
 from containernet_env.runs import manifest as manifest_module
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs import testbed as testbed_module
+from containernet_env.runs.clean import Leftovers
 from containernet_env.runs.load import Answer, Progress
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.measure import measure
@@ -669,8 +670,7 @@ def on_fakes(monkeypatch: Patch) -> Beds:
     monkeypatch.setattr(measure_module, "require_root", lambda: None)
     monkeypatch.setattr(measure_module, "lock_for", lambda plan: nullcontext())
     monkeypatch.setattr(measure_module, "ready_images", lambda *of: Images(member="e", benchmark="b"))
-    monkeypatch.setattr(measure_module.clean, "remove_leftovers", lambda: SimpleNamespace(removed=()))
-    monkeypatch.setattr(measure_module.clean, "others_up", lambda: 0)
+    monkeypatch.setattr(measure_module.clean, "remove_leftovers", lambda: Leftovers((), ()))
     monkeypatch.setattr(measure_module, "keep_costs", lambda *_: None)  # this machine's own file stays as it is
     # How busy this machine is decides no verdict.
     monkeypatch.setattr(measure_module, "AllUse", lambda *_: None)
