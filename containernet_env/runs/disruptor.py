@@ -68,6 +68,7 @@ def at_once(links: Sequence[Call], signals: Sequence[Call], links_at_once: bool,
             call()
 
 
+@dataclass(eq=False)
 class Faults:
     """The actions on ``members``; those that take effect return when (CLOCK_MONOTONIC, ns). Raises ``RunError``.
 
@@ -78,22 +79,16 @@ class Faults:
     cannot be restored: no further measurement on it is possible then.
     """
 
-    def __init__(
-        self,
-        net: TestbedNetwork,
-        hosts: Mapping[str, TestbedHost],
-        links: Mapping[str, Link],
-        restart: Callable[[str, Callable[[], None], Broken], int],
-        give_up: Callable[[str], None],
-    ) -> None:
-        self._net = net
-        self._hosts = hosts
-        self._links = links
-        self.members = tuple(links)
-        self.links_at_once: bool = net.links_kind == "emulator"
-        self.partition, self.heal = net.partition, net.heal
-        self.restart = restart
-        self.give_up = give_up
+    _net: TestbedNetwork
+    _hosts: Mapping[str, TestbedHost]
+    _links: Mapping[str, Link]
+    restart: Callable[[str, Callable[[], None], Broken], int]
+    give_up: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self.members = tuple(self._links)
+        self.links_at_once: bool = self._net.links_kind == "emulator"
+        self.partition, self.heal = self._net.partition, self._net.heal
 
     def set_link_up(self, member: str, up: bool) -> int:
         """Unplug its link, or plug it in."""
@@ -165,6 +160,7 @@ class _Act:
     problems: list[str] = field(default_factory=list)
 
 
+@dataclass(eq=False)
 class Disruptor:
     """Call ``start`` when the load is sent, and ``end`` when its answer arrives or an exception is raised.
 
@@ -172,25 +168,17 @@ class Disruptor:
     before. ``report`` receives every action at once, on another thread. ``broken``: why waiting is pointless.
     """
 
-    def __init__(
-        self,
-        events: Sequence[Disruption],
-        seed: str,
-        faults: Faults,
-        cluster: Cluster[Any],
-        began_ns: Callable[[], int | None],
-        report: Callable[[ExecutedEvent], None],
-        broken: Broken,
-    ) -> None:
-        self._events = events
-        self._seed = seed
-        self._faults = faults
-        self._cluster = cluster
-        self._began_ns = began_ns
-        self._report = report
-        self._broken = broken
-        self._random = random.Random(seed)
-        self._timeline = Timeline(events)
+    _events: Sequence[Disruption]
+    _seed: str
+    _faults: Faults
+    _cluster: Cluster[Any]
+    _began_ns: Callable[[], int | None]
+    _report: Callable[[ExecutedEvent], None]
+    _broken: Broken
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self._seed)
+        self._timeline = Timeline(self._events)
         # Active disruptions: the members with that effect, by the verb that undoes it. Those with ``reset`` stay until
         # the end, also after a link was reset, since it may have been recreated just then.
         self._struck = defaultdict[Verb, set[str]](set)
@@ -240,7 +228,11 @@ class Disruptor:
             problems += [
                 f"{name} is still down: {self._why_down.get(name)}" for name in sorted(self._struck["restart"])
             ]
-            problems += self._problems_of_links()
+            for name in sorted(self._touched):
+                try:
+                    self._faults.check(name)
+                except RunError as error:
+                    problems.append(text_of(error))
             if not problems and self._touched and not self._answer_again():
                 problems.append("not every member answers")
             if problems and self._broken() is None:
@@ -481,16 +473,6 @@ class Disruptor:
             for act in acts:
                 self._note(act, None)
                 problems += act.problems
-        return problems
-
-    def _problems_of_links(self) -> list[str]:
-        """The deviations from the original state, of the members that were disrupted."""
-        problems = []
-        for name in sorted(self._touched):
-            try:
-                self._faults.check(name)
-            except RunError as error:
-                problems.append(text_of(error))
         return problems
 
     def _note(self, act: _Act, leader: str | None, answered_ns: int | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import ParamSpec
 
@@ -104,6 +104,7 @@ def was_measured(outcome: ScenarioOutcome) -> bool:
     return outcome.error is None or not (outcome.error == INTERRUPTED or outcome.error.startswith(NOT_RUN))
 
 
+@dataclass(eq=False)
 class Keeper:
     """Keeps the outcomes of a run: once kept, each is written once, now or as soon as there is room for it.
 
@@ -111,15 +112,14 @@ class Keeper:
     `settle` raises. A run directory that cannot be written is reported once and stops nothing.
     """
 
-    def __init__(
-        self, results: ResultsFile, directory: RunDirectory, progress: Guarded, *, unmeasured: bool = True
-    ) -> None:
-        self.results = results
-        self.directory = directory
+    results: ResultsFile
+    directory: RunDirectory
+    _progress: Guarded
+    _unmeasured: bool
+
+    def __post_init__(self) -> None:
         self.outcomes: list[ScenarioOutcome] = []
         self.rows: list[dict[str, str]] = []
-        self._progress = progress
-        self._unmeasured = unmeasured
         # How many of the rows the results file has taken, and why it took no more.
         self._taken = 0
         self._recorded = 0

@@ -139,7 +139,7 @@ class _Run:
         self._began = Moment.now()
         self._run_id = f"{self._began.at[:19].replace('-', '').replace(':', '')}Z-{plan.run_id}"
         directory = RunDirectory(results.path, self._run_id)
-        self._keeper = Keeper(results, directory, progress, unmeasured=not self._in_sweep)
+        self._keeper = Keeper(results, directory, progress, not self._in_sweep)
         progress.on_failure = lambda text: self._event("progress_failed", text)
         self._is_reused = False
         self._manifest: Manifest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from containernet_env.base import clock
@@ -28,13 +28,12 @@ _PROOFS = 3
 _QUIET_S, _QUIET_LOOK_S, _QUIET_RATIO, _UNLIMITED_BPS = 3.0, 0.1, 0.02, 10**9
 
 
+@dataclass(eq=False)
 class NetworkProver:
     """Measures the network of a testbed, which keeps every measurement, also a failed one."""
 
-    def __init__(self, testbed: Testbed, tolerance: Tolerance | None) -> None:
-        self._testbed = testbed
-        self._net = testbed.net
-        self._tolerance = tolerance
+    _testbed: Testbed
+    _tolerance: Tolerance | None
 
     def prove(self, moment: GateMoment = "before") -> Gate:
         """Measure a network that has just been built, or changed. Raises ``RunError`` if it is not as configured.
@@ -90,11 +89,11 @@ class NetworkProver:
         try:
             if moment == "before":
                 self._check_emulator()
-            self._net.link_statistics(reset=True)
+            self._testbed.net.link_statistics(reset=True)
             gate = measure_gate(
                 self._testbed.emulated.topology,
                 {name: self._testbed.hosts[name].pid for name in hosts},
-                links=self._net.links_kind,
+                links=self._testbed.net.links_kind,
                 moment=moment,
                 tolerance=self._tolerance,
                 hosts=hosts,
@@ -118,19 +117,19 @@ class NetworkProver:
 
     def _check_emulator(self) -> None:
         """Raise RunError if the emulator's own test at its start has failed: no link of it can be trusted."""
-        hello, note = self._net.link_backend_facts(), self._testbed.progress.note
+        hello = self._testbed.net.link_backend_facts()
         if not hello:
             return
         if not hello["self_test"]["passed"]:
             reason = hello["self_test"]["reason"]
             raise RunError(f"the link emulator does not keep its times on this machine: {reason}")
-        if not hello["realtime"]:
-            note(f"the link emulator got no real-time priority: {hello['realtime_reason']}")
-        if not hello["kept_awake"]:
-            note(f"processors may fall into deep sleep and wake late: {hello['kept_awake_reason']}")
-        if hello["stamps"] != "kernel":
-            reason = hello["stamps_reason"]
-            note(f"the kernel does not stamp frames, so they count as come when they are read: {reason}")
+        for fact, wanted, otherwise in (
+            ("realtime", True, "the link emulator got no real-time priority"),
+            ("kept_awake", True, "processors may fall into deep sleep and wake late"),
+            ("stamps", "kernel", "the kernel does not stamp frames, so they count as come when they are read"),
+        ):
+            if hello[fact] != wanted:
+                self._testbed.progress.note(f"{otherwise}: {hello[f'{fact}_reason']}")
 
     def _wait_until_quiet(self) -> str | None:
         """Wait until the hosts send little; returns how much they still send if that does not happen."""
@@ -140,9 +139,9 @@ class NetworkProver:
         }
         until = clock.monotonic() + _QUIET_S
         while True:
-            before = LinkStatistics(self._net.link_statistics())
+            before = LinkStatistics(self._testbed.net.link_statistics())
             clock.sleep(_QUIET_LOOK_S)
-            share, name = LinkStatistics(self._net.link_statistics()).busiest_since(before, rates)
+            share, name = LinkStatistics(self._testbed.net.link_statistics()).busiest_since(before, rates)
             if share <= _QUIET_RATIO:
                 return None
             if clock.monotonic() > until:
@@ -151,7 +150,7 @@ class NetworkProver:
 
     def _own_fault(self) -> str | None:
         """Events that the link emulator itself counted since its counters were reset, and that no link explains."""
-        seen = LinkStatistics(self._net.link_statistics())
+        seen = LinkStatistics(self._testbed.net.link_statistics())
         if (late_ns := seen.lateness_max_ns or 0) > PAUSE_NS:
             return f"the link emulator was paused for {late_ns / 1e9:.1f} s while the network was proved"
         for _, _, text in seen.own_losses():

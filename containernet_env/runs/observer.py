@@ -10,7 +10,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 
 from containernet_env.base.errors import RunError
@@ -38,13 +38,13 @@ _GZIP = 31
 _WRITE = re.compile(rb'"op":"(?:put|txn)","key":"([^"]*)"')
 
 
+@dataclass(eq=False)
 class Histories:
     """Keeps files of scenarios: ``prepare`` before each, ``keep`` after it. Neither raises."""
 
-    def __init__(self, target: Target, keep: KeepHistory) -> None:
-        self._target = target
-        self._keep = keep
-        self._since = 1
+    _target: Target
+    _keep: KeepHistory
+    _since: int = 1
 
     def prepare(self, scenario: Scenario) -> None:
         """The scenario is about to begin."""
@@ -128,25 +128,22 @@ KeepProfile = Callable[[str, str, bytes], None]
 """Keeps a file of the scenario's folder, both by name; does not raise."""
 
 
+@dataclass(eq=False)
 class Observer:
     """Observes one scenario after the other: ``prepare``, ``begin``, ``end``, ``finish``.
 
     The load runs only between ``begin`` and ``end``; members are queried before and after.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        sampler: Sampler | None = None,
-        keep_profile: KeepProfile = lambda folder, name, content: None,
-        keep_history: KeepHistory = lambda name, content: None,
-    ) -> None:
-        self._target = target
-        self._progress, self._on_event = target.progress, target.on_event
-        self._sampler = sampler
-        self._kinds, self._member = target.plan.options.profile, target.plan.options.profile_member
-        self._keep_profile = keep_profile
-        self._histories = Histories(target, keep_history)
+    _target: Target
+    _sampler: Sampler | None = None
+    _keep_profile: KeepProfile = lambda folder, name, content: None
+    _keep_history: KeepHistory = lambda name, content: None
+
+    def __post_init__(self) -> None:
+        options = self._target.plan.options
+        self._kinds, self._member = options.profile, options.profile_member
+        self._histories = Histories(self._target, self._keep_history)
         self._store: Observation | None = None
         self._profiling: Profiling | None = None
         self._profiled = ""
@@ -220,11 +217,11 @@ class Observer:
     def _keep(self, outcome: ScenarioOutcome, folder: str) -> None:
         name = outcome.scheduled.scenario.name
         if self._profiling is None:
-            self._progress.note(f"{name}: no profile: {self._profiled or 'the leader'} does not run")
+            self._target.progress.note(f"{name}: no profile: {self._profiled or 'the leader'} does not run")
             return
         for profile in self._profiling.profiles():
             if profile.problem is not None:
-                self._progress.note(f"{name}: no {profile.kind} profile of {self._profiled}: {profile.problem}")
+                self._target.progress.note(f"{name}: no {profile.kind} profile of {self._profiled}: {profile.problem}")
                 continue
             stem = f"{file_name(self._profiled)}-{profile.kind}"
             self._keep_profile(folder, f"{stem}.pb.gz", profile.data)
@@ -233,10 +230,10 @@ class Observer:
             try:
                 graph = flame_graph(f"{profile.kind} of {self._profiled}, {name}", profile)
             except ValueError as error:
-                self._progress.note(f"{name}: no flame graph of the {profile.kind} profile: {error}")
+                self._target.progress.note(f"{name}: no flame graph of the {profile.kind} profile: {error}")
                 continue
             self._keep_profile(folder, f"{stem}.svg", graph.encode())
-        self._on_event("profiled", f"profiles of {self._profiled} are in profiles/{folder}", name)
+        self._target.on_event("profiled", f"profiles of {self._profiled} are in profiles/{folder}", name)
 
     def _end_profiling(self) -> None:
         profiling, self._profiling = self._profiling, None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from math import inf
@@ -97,26 +97,21 @@ KeepProbe = Callable[[Probe, ScenarioOutcome], None]
 """Keeps a probe and its measurement; does not raise."""
 
 
+@dataclass(eq=False)
 class Searching:
     """One search. ``why_over`` returns, from a probe's outcome, why no further probe is possible, if so."""
 
-    def __init__(
-        self,
-        scheduled: ScheduledScenario,
-        target: Target,
-        measure: Measure,
-        why_over: Callable[[ScenarioOutcome], str | None],
-        keep_probe: KeepProbe,
-    ) -> None:
-        scenario = scheduled.scenario
+    _scheduled: ScheduledScenario
+    _target: Target
+    _measure: Measure
+    _why_over: Callable[[ScenarioOutcome], str | None]
+    _keep_probe: KeepProbe
+
+    def __post_init__(self) -> None:
+        scenario = self._scheduled.scenario
         assert scenario.search is not None
         self._search: Search = scenario.search
-        self._scheduled = scheduled
         self._course = Saturation(scenario.search, scenario.arrival == "poisson")
-        self._measure = measure
-        self._why_over = why_over
-        self._progress, self._on_event = target.progress, target.on_event
-        self._keep_probe = keep_probe
         self._measured: list[tuple[Probe, ScenarioOutcome]] = []
 
     def run(self) -> str | None:
@@ -124,7 +119,7 @@ class Searching:
         while (step := self._course.next) is not None:
             number = len(self._measured) + 1
             probe = self._scheduled.scenario.probe(step.rate, self._seed(number))
-            self._progress.probe_started(number, probe)
+            self._target.progress.probe_started(number, probe)
             scheduled = replace(self._scheduled, scenario=probe)
             self._measure(scheduled, partial(self._keep, step, scheduled.load_seed))
             if (why := self._why_over(self._measured[-1][1])) is not None:
@@ -145,8 +140,8 @@ class Searching:
         self._measured.append((probe, outcome))
         self._course.record(probe.verdict)
         self._keep_probe(probe, outcome)
-        name, why = self._scheduled.scenario.name, f" ({probe.why})" if probe.why else ""
-        self._on_event("probe_ended", f"probe {probe.number}: {rate_text(probe.rate)}: {probe.verdict}{why}", name)
+        text = f"probe {probe.number}: {rate_text(probe.rate)}: {probe.verdict}{f' ({probe.why})' if probe.why else ''}"
+        self._target.on_event("probe_ended", text, self._scheduled.scenario.name)
 
     def sum_up(self, row: ScenarioOutcome) -> ScenarioOutcome:
         """The outcome of the whole search, however far it got: ``row`` has the facts known at its start, and its error.
