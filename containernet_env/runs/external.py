@@ -26,19 +26,8 @@ from containernet_env.hosts.http import TcpConnection, UnixConnection
 from containernet_env.model.config import PASSWORD_VARIABLE, External
 from containernet_env.model.usage import leader_words
 from containernet_env.runs import external_access
-from containernet_env.runs.external_access import (
-    AGAIN_S,
-    Record,
-    cluster_of,
-    connections_to,
-    external_of,
-    login_of,
-    refuse,
-    removal_report,
-    usable,
-)
 from containernet_env.runs.load import SERVER_ENTRY_POINT, BenchmarkServer
-from containernet_env.runs.progress import OnEvent, RunProgress, ignore_event
+from containernet_env.runs.progress import OnEvent, RunProgress
 from containernet_env.runs.target import Target
 from containernet_env.setup.builds import ready_load_programs
 from containernet_env.setup.commands import Ending, end, guarded
@@ -59,29 +48,22 @@ _RTT_TIMEOUT_S = 2.0
 class ExternalTestbed(Target):
     """Replaces ``runs.testbed.Testbed`` if the plan names endpoints."""
 
+    cluster: ExternalCluster[Any]
     hosts_kind = "external"
     links_kind = "external"
     unseen: str | None = "external cluster: CPU, disks and network of its members are not observable"
     consists_of = "the load and its keys"
 
-    def __init__(
-        self, plan: Plan, progress: RunProgress, on_event: OnEvent = ignore_event, stop: Stop | None = None
-    ) -> None:
+    def __init__(self, plan: Plan, progress: RunProgress, on_event: OnEvent, stop: Stop) -> None:
         super().__init__(plan, progress, on_event, stop)
-        self._external = external_of(plan.config)
+        self._external = external_access.external_of(plan.config)
         own_prefix = self._external.prefix_of(plan.run_id)
         self._own = OwnKeys(own_prefix, keys_of(plan))
         self.load_terms, self.key_prefix = store_of(plan.config).place(own_prefix)
         self._connections: Sequence[TcpConnection] = ()
-        self._cluster: ExternalCluster[Any] | None = None
         self._look: ClusterLook | None = None
         self._local: LocalServer | None = None
         self._folder: Path | None = None
-
-    @property
-    def cluster(self) -> ExternalCluster[Any]:
-        assert self._cluster is not None
-        return self._cluster
 
     @property
     def client_host(self) -> LocalServer:
@@ -94,20 +76,21 @@ class ExternalTestbed(Target):
 
     def up(self) -> None:
         """Check the cluster, remove leftovers of killed runs, and start the benchmark server. Raises RunError."""
-        login = login_of(self._external)
+        login = external_access.login_of(self._external)
         programs = ready_load_programs(self.progress, self.stop)
-        self._connections = connections_to(self._external)
-        self._cluster = cluster_of(self.plan.config, self._own)
+        self._connections = external_access.connections_to(self._external)
+        self.cluster = external_access.cluster_of(self.plan.config, self._own)
+        self._closing.append(self.cluster.close)
         with self.progress.stage("cluster") as stage:
-            look = self._look = usable(self._cluster, self.plan.config)
+            look = self._look = external_access.usable(self.cluster, self.plan.config)
             self.led_at_start = look.leadership
             external_access.clean_up(self.plan.config, look.identity, self._report_cleaned, self.progress.note)
-            if count := persistently(self.cluster.keys, AGAIN_S):
+            if count := persistently(self.cluster.keys, external_access.AGAIN_S):
                 raise RunError(
                     f"{count:,} keys are under {self._own.prefix} already, which are not of this run\n"
                     '  Nothing was written. Remove them, or name another "prefix".'
                 )
-            persistently(lambda: refuse(self.cluster.may_load()), AGAIN_S)
+            persistently(lambda: external_access.refuse(self.cluster.may_load()), external_access.AGAIN_S)
             leader = leader_words(self.led_at_start) or "leader not among them"
             text = f"{len(look.members)} endpoints answer, {leader}"
             stage.done(text)
@@ -115,14 +98,14 @@ class ExternalTestbed(Target):
         self.stop.check()
         self._folder = external_access.begin(self.plan.config, self.plan.run_id, look.identity, self._own)
         unusable = f"the cluster of {self.plan.config.path} cannot be measured: "
-        persistently(lambda: refuse(self.cluster.try_write(), unusable), AGAIN_S)
+        persistently(lambda: external_access.refuse(self.cluster.try_write(), unusable), external_access.AGAIN_S)
         password = login.password if login is not None and login.user is not None else None
         self._local = LocalServer(programs, self._folder, self._external, password)
         self._local.start()
-        self._server = BenchmarkServer(self._local.connection, self._local.request)
-        self._server.wait_ready(_SERVER_TIMEOUT_S, self._local.why_gone)
+        self.server = BenchmarkServer(self._local.connection, self._local.request)
+        self.server.wait_ready(_SERVER_TIMEOUT_S, self._local.why_gone)
 
-    def _report_cleaned(self, record: Record, done: str | None) -> None:
+    def _report_cleaned(self, record: external_access.Record, done: str | None) -> None:
         text = f"another run loads this cluster now, under {record.prefix}: their measurements disturb each other"
         if done is not None:
             text = f"{done}, left behind by a killed run"
@@ -134,21 +117,21 @@ class ExternalTestbed(Target):
         if self._local is not None:
             self._local.close()
         try:
-            if self._folder is not None and self._cluster is not None:
-                self.after_down = self._remove_keys(self._cluster)
+            if self._folder is not None:
+                self.after_down = self._remove_keys()
                 external_access.end(self._folder)
                 self._folder = None
         finally:
-            if self._cluster is not None:
-                self._cluster.close()
+            for close in self._closing:
+                close()
 
-    def _remove_keys(self, cluster: ExternalCluster[Any]) -> str:
+    def _remove_keys(self) -> str:
         """Remove the keys of the run; returns a sentence about the remaining ones."""
         if self.plan.config.keys_stay:
             count = sum(keys.count for keys in self._own.generated)
             return f"up to {count:,} keys stay under {self._own.prefix}, as configured"
         try:
-            removed = cluster.remove_keys(removal_report(self.progress.note))
+            removed = self.cluster.remove_keys(external_access.removal_report(self.progress.note))
         except Exception as error:
             raise RunError(
                 f"keys under {self._own.prefix} are left: {text_of(error)}\n"

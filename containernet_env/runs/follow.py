@@ -499,12 +499,10 @@ class _Benchmark:
         self._latest: Progress | None = None
 
     def start(self) -> None:
-        """Post it, and poll its progress."""
         clock.Thread(target=self._run, name="benchmark", daemon=True).start()
         clock.Thread(target=self._read, name="progress", daemon=True).start()
 
     def is_done(self, timeout_s: float) -> bool:
-        """Wait at most ``timeout_s`` for the answer; returns whether it has arrived."""
         try:
             self._answer.exception(timeout=timeout_s)
         except TimeoutError:
@@ -523,7 +521,6 @@ class _Benchmark:
 
     @property
     def silent_s(self) -> float:
-        """How long the server has not answered."""
         return clock.monotonic() - self._answered_s
 
     @property

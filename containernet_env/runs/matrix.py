@@ -307,7 +307,7 @@ class Matrix:
         yield from findings.load_findings(load)
         yield from findings.floor_findings(load, outcome.floor_s)
         yield from findings.network_findings(outcome.network, latency_s, killed)
-        if outcome.network is None and self._target.network is not None and self._target.failure is None:
+        if outcome.network is None and self._target.net is not None and self._target.failure is None:
             yield Finding("counters", "unknown", "the links' counters could not be read")
         if usage is None and load is not None and self._observer.samples:
             yield Finding("usage", "unknown", "what hosts, links and machine used could not be read")
@@ -389,11 +389,11 @@ class Matrix:
 
     def _link_statistics(self, reset: bool = False) -> LinkStatistics | None:
         """The link counters since their last reset; None without links of ours, or if they are unknown."""
-        network = self._target.network
-        if network is None or self._target.failure is not None:
+        net = self._target.net
+        if net is None or self._target.failure is not None:
             return None
         try:
-            return LinkStatistics(network.link_statistics(reset=reset, buckets=True))
+            return LinkStatistics(net.link_statistics(reset=reset, buckets=True))
         except RunError as error:
             # A broken network ends the run by itself; a count that is missing must not cost a row.
             lost = "could not be reset, so this scenario has none" if reset else "cannot be read"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -249,7 +249,7 @@ class _Run:
                 raise
             finally:
                 self._stop.shield()
-                if number not in self._judged and testbed.network is not None:
+                if number not in self._judged and testbed.net is not None:
                     self._add_finding(network_finding(None), number)
         finally:
             self._stop.shield()
@@ -310,7 +310,7 @@ class _Run:
         if (reason := failed or self._matrix.damaged or testbed.why_unfit) is not None:
             self._event("testbed_not_left", reason)
             return False
-        self._keeper.logs(lambda: _numbered(testbed.logs(), number))
+        self._keep_logs(testbed, number)
         self._event("testbed_left", "hosts, links and cluster stand for the next run")
         self._standing.leave(testbed, self._matrix.loaded)
         return True
@@ -434,7 +434,7 @@ class _Run:
         """Keep the logs, take everything down, and report it; each step runs even if the previous one failed."""
         self._report_reason(self._error())
         try:
-            self._keeper.logs(lambda: _numbered(testbed.logs(), number))
+            self._keep_logs(testbed, number)
         finally:
             self._event("tear_down_began", f"{testbed.consists_of} are taken down")
             try:
@@ -442,6 +442,11 @@ class _Run:
             except BaseException as problem:
                 self._not_removed = text_of(problem)
                 raise
+
+    def _keep_logs(self, testbed: Target, number: int) -> None:
+        """Under names that have the cluster's number from the second one on; no node's name has a point in it."""
+        suffix = "" if number == 1 else f".{number}"
+        self._keeper.logs(lambda: ((f"{name}{suffix}", text) for name, text in testbed.logs()))
 
     def _report_reason(self, error: BaseException | None) -> None:
         """Report once, with the first error, that it ends the run."""
@@ -481,8 +486,3 @@ class _Run:
         new = [] if self._is_reused else self._clusters  # the others' disks were measured once
         if (note := keep_costs(self._plan, self._manifest.machine, new, self._keeper.outcomes)) is not None:
             self._progress.note(note)
-
-
-def _numbered(logs: Iterable[tuple[str, str]], number: int) -> Iterator[tuple[str, str]]:
-    """Logs under the names that they have for the cluster of that number; no node's name has a point in it."""
-    yield from ((name if number == 1 else f"{name}.{number}", text) for name, text in logs)

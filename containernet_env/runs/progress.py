@@ -22,10 +22,6 @@ class OnEvent(Protocol):
         """``kind`` is one word, ``text`` one line for people, ``subject`` the host, link or scenario it is about."""
 
 
-def ignore_event(kind: str, text: str, subject: str | None = None) -> None:
-    """For callers that keep no events."""
-
-
 class RunProgress(Progress, Protocol):
     """Receives the course of a run; a class that inherits from it need not have every method."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from containernet_env.results.capacity import capacity_of
 from containernet_env.results.run_files import LinkFacts
 from containernet_env.runs.disruptor import Faults
 from containernet_env.runs.load import BenchmarkServer
-from containernet_env.runs.progress import OnEvent, RunProgress, ignore_event
+from containernet_env.runs.progress import OnEvent, RunProgress
 from containernet_env.stores.cluster import Cluster
 
 
@@ -50,11 +50,14 @@ class Target(ABC):
     ``unseen`` is what cannot be observed of it, in one line, so that figures are never certainly valid. ``capacity``
     has the machine's resources and the configured limits. ``reused`` is the state that the first scenario starts with,
     ``loaded`` whether the store already holds the data set. ``consists_of`` says what ``down`` removes.
-    ``progress`` and ``on_event`` receive the course of its run, which ``stop`` ends.
+    ``cluster`` and ``server``, the benchmark server, are there only after ``up``. ``progress`` and ``on_event``
+    receive the course of its run, which ``stop`` ends.
     """
 
     __test__ = False  # not a test class, whatever its name begins with
-    network: TestbedNetwork | None = None
+    cluster: Cluster[Any]
+    server: BenchmarkServer
+    net: TestbedNetwork | None = None
     gate: Gate | None = None
     unseen: str | None = None
     key_prefix = ""
@@ -68,30 +71,16 @@ class Target(ABC):
     consists_of = "hosts, links and cluster"
     after_down = "nothing of this run is left"
 
-    def __init__(
-        self, plan: Plan, progress: RunProgress, on_event: OnEvent = ignore_event, stop: Stop | None = None
-    ) -> None:
+    def __init__(self, plan: Plan, progress: RunProgress, on_event: OnEvent, stop: Stop) -> None:
         self.emulated, self.plan = plan, dilated(plan)
         self.capacity = capacity_of(self.plan)
         self.load_terms = plan.store.load_terms
         self.sync: dict[str, SyncTimes] = {}
         self.progress = progress
         self.on_event = on_event
-        self.stop = stop or Stop()
-        self._cluster: Cluster[Any] | None = None
-        self._server: BenchmarkServer | None = None
-
-    @property
-    def cluster(self) -> Cluster[Any]:
-        """The cluster; only after `up`."""
-        assert self._cluster is not None
-        return self._cluster
-
-    @property
-    def server(self) -> BenchmarkServer:
-        """The benchmark server; only after `up`."""
-        assert self._server is not None
-        return self._server
+        self.stop = stop
+        self._closing: list[Callable[[], None]] = []
+        """What `down` closes first."""
 
     @property
     @abstractmethod

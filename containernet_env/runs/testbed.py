@@ -33,7 +33,7 @@ from containernet_env.results.run_files import LinkFacts, Proof
 from containernet_env.runs.disruptor import Faults
 from containernet_env.runs.load import SERVER_ENTRY_POINT, SERVER_SOCKET, BenchmarkServer
 from containernet_env.runs.network_prover import NetworkProver, proved_text
-from containernet_env.runs.progress import OnEvent, RunProgress, ignore_event
+from containernet_env.runs.progress import OnEvent, RunProgress
 from containernet_env.runs.reuse import Change, all_fields
 from containernet_env.runs.target import Target, take_down
 from containernet_env.setup.images import Images
@@ -115,10 +115,6 @@ TCP_SYSCTLS = (
 OnProof = Callable[[Proof], None]
 
 
-def ignore_proof(proof: Proof) -> None:
-    """For callers that keep no proofs."""
-
-
 class Testbed(Target):
     """Brings a plan up step by step, can be changed to another plan while it is up, and is taken down as a whole.
 
@@ -128,7 +124,7 @@ class Testbed(Target):
     the network, also a failed one; both are called by one thread at a time. `stop` is polled during waits.
     """
 
-    network: TestbedNetwork
+    net: TestbedNetwork
 
     def __init__(
         self,
@@ -137,16 +133,16 @@ class Testbed(Target):
         progress: RunProgress,
         *,
         tolerance: Tolerance | None = None,
-        on_event: OnEvent = ignore_event,
-        on_proof: OnProof = ignore_proof,
+        on_event: OnEvent,
+        on_proof: OnProof = lambda proof: None,
         stop: Stop | None = None,
     ) -> None:
-        super().__init__(plan, progress, on_event, stop)
+        super().__init__(plan, progress, on_event, stop or Stop())
         self._on_proof = on_proof
         self._listening = clock.Lock()
         self._last_proof: Proof | None = None
         self.images = {"member": images.member, "benchmark": images.benchmark}
-        self.network = self.net = engines.create(self.plan)
+        self.net = engines.create(self.plan)
         self.hosts_kind: str = self.net.hosts_kind
         self.links_kind: str = self.net.links_kind
         self.hosts: dict[str, TestbedHost] = {}
@@ -259,12 +255,9 @@ class Testbed(Target):
     def down(self) -> None:
         self._reserved.release()
         self._links.close()
-        steps: list[Callable[[], None]] = [self._engine_watch.close, self.net.stop]
-        if self._cluster is not None:
-            steps.insert(0, self._cluster.close)
         problems = []
         gone: EngineGoneError | None = None
-        for step in steps:
+        for step in (*self._closing, self._engine_watch.close, self.net.stop):
             try:
                 step()
             except Exception as error:  # noqa: BLE001 - the next step runs after any error
@@ -278,7 +271,7 @@ class Testbed(Target):
     def rest(self, loaded: bool) -> None:
         """Its run has ended, and it is kept for another one: no events are delivered until `turn_to`."""
         self.loaded = loaded
-        self._listen(ignore_event, ignore_proof)
+        self._listen(lambda kind, text, subject=None: None, lambda proof: None)
 
     def turn_to(self, plan: Plan, change: Change, progress: RunProgress, on_event: OnEvent, on_proof: OnProof) -> None:
         """Change it to the testbed of another plan; see ``reuse.change_between``.
@@ -435,9 +428,10 @@ class Testbed(Target):
         for name in self.hosts:
             self._put_secrets(name)
         places = [self._place_of(host.name, str(host.ip)) for host in self.plan.topology.members]
-        self._cluster = self.plan.store.cluster(places)
-        self._cluster.waits = self.plan.waits
-        return self._cluster.start(self._broken)
+        cluster = self.plan.store.cluster(places)
+        self._closing.append(cluster.close)
+        self.cluster, cluster.waits = cluster, self.plan.waits
+        return cluster.start(self._broken)
 
     def _place_of(self, name: str, ip: str) -> MemberPlace:
         host, context = self.hosts[name], self._trust.context if self._trust else None
@@ -450,8 +444,8 @@ class Testbed(Target):
 
     def _reach_server(self) -> None:
         self._during = "before the first scenario"
-        self._server = BenchmarkServer(self.server_connection, self._trust.request if self._trust else {})
-        self._server.wait_ready(SERVER_TIMEOUT_S, self._broken)
+        self.server = BenchmarkServer(self.server_connection, self._trust.request if self._trust else {})
+        self.server.wait_ready(SERVER_TIMEOUT_S, self._broken)
 
     def _on_engine_end(self, state: str) -> None:
         names = ", ".join(name for name, host in list(self.hosts.items()) if host.alive)
@@ -459,29 +453,27 @@ class Testbed(Target):
 
     def _on_network_event(self, kind: str, text: str) -> None:
         """Record why the network is gone; on the thread that receives the event."""
-        reason = None
         if kind == "emulator_died":
-            reason = text
+            self.fail(text, (kind, text))
         elif kind == "port_down" and self._is_of_living_host(text):
-            reason = f"the network lost a host that lives: {text}"
-        is_first = reason is not None and self._take_down_failure(reason)  # before it is reported: it may take time
-        self._event(kind, text)
-        if is_first and reason is not None:
-            self._event("testbed_failed", reason)
+            self.fail(f"the network lost a host that lives: {text}", (kind, text))
+        else:
+            self._event(kind, text)
 
-    def fail(self, reason: str) -> None:
-        """Record why no measurement is possible any more; the first reason counts. Thread-safe."""
-        if self._take_down_failure(reason):
-            self._event("testbed_failed", reason)
+    def fail(self, reason: str, cause: tuple[str, str] | None = None) -> None:
+        """Record why no measurement is possible any more, and the event that caused it; the first reason counts.
 
-    def _take_down_failure(self, reason: str) -> bool:
+        Thread-safe.
+        """
         with self._failing:
-            if self._failed.is_set():
-                return False
-            self.failure = reason
-            self._failed.set()
-            self._links.close()  # ends all waits for it
-            return True
+            if is_first := not self._failed.is_set():
+                self.failure = reason
+                self._failed.set()
+                self._links.close()  # ends all waits for it
+        if cause is not None:  # not before: it may take time
+            self._event(*cause)
+        if is_first:
+            self._event("testbed_failed", reason)
 
     def settled_failure(self) -> str | None:
         self._links.settle()

@@ -461,9 +461,9 @@ class FakeTarget(Target):
     client_host: Any = None
 
     def __init__(self) -> None:
-        self._cluster: Any = FakeCluster()
-        self._server: Any = FakeServer()
-        self.network: Any = FakeNet()
+        self.cluster: Any = FakeCluster()
+        self.server: Any = FakeServer()
+        self.net: Any = FakeNet()
         self.client_host = SimpleNamespace(alive=True, ending=lambda: None)
         self.load_terms, self.capacity = LoadTerms(), Capacity(2)
 
@@ -494,7 +494,7 @@ class Bench:
         dilation: int = 1,
     ) -> None:
         self.target: Any = FakeTarget()
-        self.cluster, self.server, self.net = self.target.cluster, self.target.server, self.target.network
+        self.cluster, self.server, self.net = self.target.cluster, self.target.server, self.target.net
         self.progress = Notes()
         self.faults = self.target.faults = FakeFaults(self.cluster)
         self.outcomes: list[ScenarioOutcome] = []

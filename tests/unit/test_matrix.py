@@ -277,7 +277,7 @@ def test_no_thread_outlives_a_matrix_also_on_a_target_without_a_network_and_host
     """The watch of members ends with it, since an open connection keeps a network namespace; the reader of progress
     ends by itself."""
     bench = Bench(write("w"), read("r"))
-    bench.target.network = bench.target.client_host = None
+    bench.target.net = bench.target.client_host = None
     assert bench.run() == ["-", "-"] and {row["LinkLateness_99%_us"] for row in bench.rows()} == {"-"}
     assert "member-watch" not in World.current.threads
     clock.sleep(1)
@@ -410,7 +410,7 @@ def test_a_second_cluster_goes_on_where_the_first_one_was_lost() -> None:
     bench.server.answer(GOOD, lambda: bench.cluster.kill("etcd1", "etcd2") or Answer(None, "no answer"))
     assert bench.matrix.run(2)
     lost = "etcd1 was OOM-killed; etcd2 was OOM-killed"
-    bench.target._cluster = FakeCluster()
+    bench.target.cluster = FakeCluster()
     bench.matrix.move_to(bench.target)
     assert not bench.matrix.run(4)
     assert bench.errors() == [f"{lost}; no answer", f"not run: {lost}", "-", "-"]

@@ -234,7 +234,7 @@ def test_every_step_of_a_tear_down_is_taken_and_told_once_it_is_over(monkeypatch
     that was stopped (Ctrl-S) held the driver in the stage's first line, and kept the containers up."""
     bed, told = make_bed(monkeypatch), list[str]()
     bed.net.stop = lambda: told.append("stopped")
-    bed._cluster = SimpleNamespace(close=raising(RuntimeError("cannot join thread before it is started")))
+    bed._closing.append(raising(RuntimeError("cannot join thread before it is started")))
     with pytest.raises((RuntimeError, RunError)):
         bed.down()
 

@@ -220,7 +220,7 @@ def test_a_bring_up_that_fails_says_what_has_ended_where_that_is_why(
 ) -> None:
     bed = make_bed(monkeypatch)
     hosts = with_hosts(bed)
-    bed._prove_network, bed._cluster = lambda: "proved", SimpleNamespace(size=3)
+    bed._prove_network, bed.cluster = lambda: "proved", SimpleNamespace(size=3)
     bed._start_cluster = lambda: Leadership("etcd1", 2)
 
     def fail(stage: Any = None, kind: str = "cluster_up", text: str = "") -> None:
@@ -399,7 +399,7 @@ class Bed:
         self.wrong = False
         self.bed.hosts = self.hosts = {host.name: Host(host.name) for host in plan.hosts}
         self.cluster = SimpleNamespace(leadership=lambda: Leadership("etcd2", 3), deaths=dict)
-        self.bed._cluster = self.cluster
+        self.bed.cluster = self.cluster
         self.bed._prove_network()
         self.bed.prove_again("after")
 
