@@ -247,15 +247,18 @@ def plan_gate(
     plan.warmup_interval_ns = max(_WARMUP_INTERVAL_NS, 2 * slowest_ns)
     plan.warmup_ns = _WARMUP_NS + _WARMUP_FRAMES * plan.warmup_interval_ns + 2 * longest_ns
     at_ns = _plan_delays(plan, 0) + longest_ns + _MARGIN_NS
-    if any(loss_ratio(hop) for hop in hops) or sum(stream.count for stream in plan.streams) < _DELAY_FRAMES * len(
-        names
-    ):
+    if any(loss_ratio(hop) or _sent_over(plan, hop) < _DELAY_FRAMES for hop in hops):
         at_ns = _plan_losses(plan, at_ns) + longest_ns + _MARGIN_NS
     at_ns = _plan_rates(plan, at_ns) + longest_ns
     if test_queues:
         at_ns = _plan_queues(plan, at_ns) + longest_ns
     plan.duration_ns = at_ns + _MARGIN_NS
     return plan
+
+
+def _sent_over(plan: GatePlan, hop: Hop) -> int:
+    """How many frames for delays are sent over a direction."""
+    return sum(plan.streams[plan.delays[pair]].count for pair in plan.over(hop) if pair in plan.delays)
 
 
 def delay_ns(path: Iterable[Hop]) -> int:
