@@ -112,6 +112,15 @@ LINKER_FLAGS = "-s -w"
 RESTORE = "Restore it (git checkout), or clone or install the project again."
 
 
+def content_of(path: Path) -> str:
+    """The text of a file of the project. Raises ``MissingRequirementError`` where it is missing."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        words = f"{path} is missing: this clone or installation is not complete"
+        raise MissingRequirementError(words, RESTORE) from error
+
+
 @dataclass(frozen=True)
 class GoModule:
     """One Go module of the project and the programs built from it.
@@ -151,12 +160,7 @@ class GoModule:
 
     def _requirements(self) -> str:
         """Its go.mod. Raises ``MissingRequirementError``."""
-        path = self.folder / "go.mod"
-        try:
-            return path.read_text(encoding="utf-8")
-        except FileNotFoundError as error:
-            words = f"{path} is missing: this clone or installation is not complete"
-            raise MissingRequirementError(words, RESTORE) from error
+        return content_of(self.folder / "go.mod")
 
     @property
     def label(self) -> str:

@@ -290,8 +290,9 @@ def _check_external(config: Config, scenario_set: ScenarioSet | None, options: P
     for option in fields(options):
         chosen, name = getattr(options, option.name), option.name
         if name in _NOT_EXTERNAL and chosen != option.default and (name, chosen) != ("dilation", 1):
+            shown = "auto" if (name, chosen) == ("dilation", AUTO) else repr(chosen)
             reason = _NOT_EXTERNAL[name]
-            raise UsageError(f"{config.path}: external cluster: {name}={chosen!r} is not possible: {reason}")
+            raise UsageError(f"{config.path}: external cluster: {name}={shown} is not possible: {reason}")
     if scenario_set is None:
         return
     message = f"cannot be done to the external cluster of {config.path}"

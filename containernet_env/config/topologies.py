@@ -164,6 +164,11 @@ class RawConfig(Section):
         taken = {ip for _, ip in self.addresses}
         return (ip for ip in network.hosts() if ip not in taken)
 
+    def highest_free(self, network: IPv4Network) -> IPv4Address:
+        """The highest of these, of which there is one."""
+        taken, last = {ip for _, ip in self.addresses}, int(network.broadcast_address) - 1
+        return next(ip for number in count(last, -1) if (ip := IPv4Address(number)) not in taken)
+
     @property
     def without_address(self) -> list[RawNode]:
         """The members whose address is to be a free one."""
@@ -237,8 +242,7 @@ def config_of(document: Document) -> Config:
         findings += _network_findings(raw, network)
     document.refuse(findings)
     assert network is not None  # refused otherwise
-    free = [*raw.free_addresses(network)]
-    lowest = iter(free)
+    lowest = raw.free_addresses(network)
     names = [name for _, name in raw.names]
     config = Config(
         path=path,
@@ -247,7 +251,7 @@ def config_of(document: Document) -> Config:
         nodes=tuple(
             _node(name, node, node.ip or next(lowest), sites) for name, node in zip(names, raw.members, strict=True)
         ),
-        client=_node(kinds.CLIENT_NAME, raw.client, raw.client.ip or free[-1], sites),
+        client=_node(kinds.CLIENT_NAME, raw.client, raw.client.ip or raw.highest_free(network), sites),
         etcd=raw.settings,
         scenarios=raw.scenarios,
         store=store_choice(raw.store),
@@ -308,7 +312,7 @@ def _timing_findings(validated: Validated[RawConfig]) -> Iterator[Finding]:
     if not validated.is_good((section,)):
         return
     # Names, addresses and the client's link make no difference to that.
-    nodes = [node for node in getattr(raw, "nodes", ()) if validated.is_good(node.at)]
+    nodes = [node for node in raw.members if validated.is_good(node.at)]
     if any(node.site for node in nodes):
         return  # see config_of
     members = tuple(_node(raw.kind.node_name(index), node, IPv4Address(0)) for index, node in enumerate(nodes))

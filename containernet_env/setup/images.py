@@ -117,6 +117,7 @@ CMD ["/bin/sh"]
 
 _ANSWER_S = 5
 _APT_TIMEOUT_S = 30.0
+_PULL_DEADLINE_S = 180.0
 _BOOTSTRAP_TIMEOUT_S = 900.0
 # The root file system is unpacked here: /tmp is often small, in memory, or forbids device nodes.
 WORK = Path("/var/tmp")
@@ -298,9 +299,12 @@ def build_image(
             forcerm=True,
             decode=True,
         )
+        deadline_s = clock.monotonic() + _PULL_DEADLINE_S
         for event in events:
             if stopping.is_set():
                 raise Stopped
+            if "status" in event and clock.monotonic() > deadline_s:  # of a pull
+                raise BuildError(f"pulling {base} took longer than {_PULL_DEADLINE_S:.0f} s")
             if "error" in event:
                 raise BuildError("\n".join([*lines[-6:], event["error"].strip()]))
             if text := event.get("stream", "").strip():

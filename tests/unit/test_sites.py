@@ -134,6 +134,9 @@ REFUSED: dict[str, dict[str, Any]] = {
     "an address of several": {"nodes": at("eu", count=2, ip="10.0.0.1")},
     "too many": {"nodes": at("eu", count=60) * 2},
     "a subnet too small": {"nodes": at("eu", count=6), "subnet": "10.0.0.0/29"},
+    "too slow for elections, a count": {
+        "nodes": [HOST | {"bandwidth": 1, "link_delay": "200ms", "count": 3}], "etcd": {"election_timeout": "1000ms"},
+    },
     "too slow for elections": {
         "nodes": at("eu", "us"), "rtt": {"eu-us": "300ms"}, "etcd": {"election_timeout": "1000ms"},
     },
@@ -162,6 +165,11 @@ def test_loops_need_the_link_emulator_and_reuse_the_same_routes(tmp_path: Path) 
 
 ONE = {"total": 1, "clients": 1, "conns": 1}
 LOADS = {"scenarios": [{"type": "read", "consistency": "l", "target": ["nearest", "cluster"], "load": ONE}]}
+
+
+def test_addresses_are_assigned_in_any_subnet(tmp_path: Path) -> None:
+    config = read(tmp_path, [HOST | {"bandwidth": 1, "link_delay": "0s", "count": 2}], subnet="10.0.0.0/8")
+    assert [str(node.ip) for node in config.hosts] == ["10.0.0.1", "10.0.0.2", "10.255.255.254"]
 
 
 def test_the_nearest_member_is_that_of_the_clients_site(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ PEER_PORT, ELECTION_PORT = 2888, 3888
 
 _CENTRAL = "https://repo1.maven.org/maven2"
 # ZooKeeper's own jars, and the libraries that 3.9.4's pom names, with which older ones run: SHA-256 and path there.
-_JARS = [line.split() for line in (assets.ROOT / "zookeeper_image" / "jars.sha256").read_text("ascii").splitlines()]
+_JARS = [line.split() for line in assets.content_of(assets.ROOT / "zookeeper_image" / "jars.sha256").splitlines()]
 _OWN = "org/apache/zookeeper/"
 VERSIONS = tuple(path.split("/")[-2] for _, path in _JARS if path.startswith(f"{_OWN}zookeeper/"))
 """The versions that can be fetched."""
