@@ -102,13 +102,8 @@ class RawHost(Section):
         default=None,
     )
 
-    def link_spec(self, delay_ns: int | None = None, rate_bps: int | None = None) -> LinkSpec:
-        """The link that is configured; delay and bandwidth are those of the site where the host has none.
-
-        Raises `Refused`.
-        """
-        delay_ns = self.link_delay if "link_delay" in self.given else delay_ns
-        rate_bps = self.bandwidth if "bandwidth" in self.given else rate_bps
+    def link_spec(self, delay_ns: int | None, rate_bps: int | None) -> LinkSpec:
+        """The link, with the delay and the bandwidth of the host or of its site. Raises `Refused`."""
         if isinstance(self.link, RawDirections):
             to_switch, from_switch = self.link.to_switch, self.link.from_switch
         else:
@@ -139,22 +134,27 @@ class RawHost(Section):
                 yield from (Refused("is missing", form, place) for place in (missing if said else [(own,)]))
 
     @rule_of_parts
-    def _delays_stay_positive(self) -> Iterator[Refused]:
+    def _link_makes_sense(self) -> Iterator[Refused]:
+        if self.site is None:
+            yield from self.link_problems(self.link_delay, self.bandwidth)
+
+    def link_problems(self, delay_ns: int | None, rate_bps: int | None) -> Iterator[Refused]:
+        """What of ``link`` cannot be with the host's own delay and bandwidth, or those of its site."""
         for place, direction in self._directions():
             with contextlib.suppress(AttributeError):  # of a value that is refused itself
                 try:
-                    DirectionSpec(direction.own_delay_ns(self.link_delay), jitter=direction.jitter)
+                    DirectionSpec(direction.own_delay_ns(delay_ns), jitter=direction.jitter)
                 except Refused as refused:
                     yield Refused(refused.message, refused.allowed, (*place, *refused.place))
-
-    @rule_of_parts
-    def _keys_mean_something(self) -> Iterator[Refused]:
-        for place, direction in self._directions():
             if place[-1] == FROM_SWITCH and "uplink" in direction.given:
                 allowed = f"in {TO_SWITCH}: it is about what the host sends"
                 yield Refused("says nothing here", allowed, (*place, "uplink"))
             with contextlib.suppress(AttributeError):
-                if direction.own_rate_bps(self.bandwidth) is None:
-                    for key in [key for key in _OF_A_BANDWIDTH if key in direction.given]:
-                        allowed = "with a bandwidth: without one nothing waits"
-                        yield Refused(_OF_A_BANDWIDTH[key], allowed, (*place, key))
+                yield from without_a_bandwidth(direction, rate_bps, place)
+
+
+def without_a_bandwidth(direction: RawDirection, rate_bps: int | None, place: Location = ()) -> Iterator[Refused]:
+    """The keys of a direction that mean nothing for it, which has no bandwidth, neither its own nor ``rate_bps``."""
+    if direction.own_rate_bps(rate_bps) is None:
+        for key in [key for key in _OF_A_BANDWIDTH if key in direction.given]:
+            yield Refused(_OF_A_BANDWIDTH[key], "with a bandwidth: without one nothing waits", (*place, key))

@@ -595,12 +595,11 @@ def _check_slowed(scenario: Scenario) -> None:
 
 def _check_links(config: Config, topology: Topology, options: PlanOptions) -> None:
     links = topology.links
-    if topology.has_loop and (options.engine, options.links) not in (("builtin", "auto"), ("builtin", "emulator")):
-        chosen = f"got engine={options.engine!r}, links={options.links!r}"
-        raise UsageError(
-            f"{config.path}: the links between its sites close a loop: {chosen}; allowed: engine='builtin' with "
-            f"links='emulator' or 'auto'"
-        )
+    if config.sites and options.engine != "builtin":
+        raise UsageError(f"{config.path}: has sites: got engine={options.engine!r}; allowed: 'builtin'")
+    if topology.has_loop and options.links == "netem":
+        chosen = "got links='netem'; allowed: 'emulator' or 'auto'"
+        raise UsageError(f"{config.path}: the links between its sites close a loop: {chosen}")
     if options.engine == "containernet":
         backends.check(links, options.links)
     if options.links == "netem":

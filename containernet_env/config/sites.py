@@ -11,7 +11,7 @@ from typing import Any
 from containernet_env.base import assets
 from containernet_env.base.units import format_duration
 from containernet_env.config.fields import written
-from containernet_env.config.links import RawDirection
+from containernet_env.config.links import RawDirection, RawHost, without_a_bandwidth
 from containernet_env.config.reader import Finding
 from containernet_env.model import kinds
 from containernet_env.model.config import SiteLink
@@ -80,6 +80,11 @@ class Sites:
     rates_bps: Mapping[str, int | None]
     links: tuple[SiteLink, ...]
 
+    def link_of(self, host: RawHost, site: str | None) -> tuple[int | None, int | None]:
+        """Delay and bandwidth of a host's link: its own, or those of its site."""
+        delay_ns = host.link_delay if "link_delay" in host.given else self.delays_ns.get(site or "")
+        return delay_ns, host.bandwidth if "bandwidth" in host.given else self.rates_bps.get(site or "")
+
 
 NO_SITES = Sites((), {}, {}, ())
 
@@ -138,17 +143,21 @@ class _Matrix:
             message = "may be several pairs of sites" if found else "is not a pair of the sites"
             self.refuse(place, message, f'"{key}"', f"two of {', '.join(self._names)}", at_key=True)
             return
-        if isinstance(value, RawDirection):
-            if "delay" not in value.given:
+        way = value if isinstance(value, RawDirection) else DirectionSpec(value if sign == ">" else value // 2)
+        if isinstance(way, RawDirection):
+            for refused in without_a_bandwidth(way, None):
+                self.refuse((*place, *refused.place), refused.message, allowed=refused.allowed)
+            if "uplink" in way.given:
+                self.refuse((*place, "uplink"), "has no effect here", allowed="in the link of a host")
+            if "delay" not in way.given:
                 self.refuse((*place, "delay"), "is missing", allowed=kinds.DELAY.form)
-            if "uplink" in value.given:
-                self.refuse((*place, "uplink"), "says nothing here", allowed="in the link of a host")
-            way: DirectionSpec = value
-        else:
-            way = DirectionSpec(value if sign == ">" else value // 2)
+                return
+        elif way.delay_ns > kinds.DELAY_MAX_NS:
+            self.refuse(place, "is out of range", allowed=kinds.DELAY.form)
+            return
         for a, b in found if sign == ">" else (found[0], found[0][::-1]):
             if (a, b) in self._ways:
-                self.refuse(place, f"says the way from {a} to {b} again", f'"{key}"', "once", at_key=True)
+                self.refuse(place, f"gives the way from {a} to {b} again", f'"{key}"', "once", at_key=True)
             self._ways[a, b] = way, place
 
     def take_table(self, name: str | Path, sites: Iterable[tuple[Location, str]]) -> None:
@@ -172,7 +181,9 @@ class _Matrix:
         """The links between sites whose hosts' own links have these delays, one way."""
         found = []
         for (a, b), (_, place) in self._ways.items():
-            if (b, a) not in self._ways:
+            if (b, a) not in self._ways and place == ("rtt",):
+                self.refuse(place, f"has no round-trip time from {b} to {a}")
+            elif (b, a) not in self._ways:
                 self.refuse(place, f'has no way back; give "{b}>{a}", or "{a}-{b}" for both', at_key=True)
             elif self._names.index(a) < self._names.index(b):
                 of_hosts_ns = delays_ns[a] + delays_ns[b]
@@ -185,7 +196,8 @@ class _Matrix:
         delay_ns = way.delay_ns - of_hosts_ns
         if delay_ns < 0:
             least = format_duration(of_hosts_ns)
-            message = f"is shorter than the links of hosts in both sites, which take {least} of each way"
+            ends = f"from {a} to {b} " if place == ("rtt",) else ""
+            message = f"{ends}is shorter than the links of hosts in both sites, which take {least} of each way"
             self.refuse(place, message, format_duration(way.delay_ns), f"at least {least} one way")
             return DirectionSpec()
         try:
@@ -212,11 +224,12 @@ def read_table(path: Path) -> tuple[dict[str, dict[str, int]], list[str]]:
     """
     try:
         lines = [line for line in path.read_text(encoding="utf-8-sig").splitlines() if not line.startswith("#")]
-    except (OSError, UnicodeDecodeError) as error:
+        rows = [[cell.strip() for cell in row] for row in csv.reader(lines) if any(row)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         return {}, [f"cannot be read: {error}"]
-    rows = [[cell.strip() for cell in row] for row in csv.reader(lines) if any(row)]
     heads = rows[0][1:] if rows else []
-    problems = [] if len(rows) > 1 and all(heads) else ["is no table: its first row and first column name the sites"]
+    is_table = len(rows) > 1 and all(heads) and len({*heads}) == len(heads)
+    problems = [] if is_table else ["is no table: its first row and its first column name each site once"]
     found: dict[str, dict[str, int]] = {}
     for name, *cells in rows[1:]:
         if name in found or len(cells) > len(heads):

@@ -164,6 +164,9 @@ def set_value(document: dict[str, Any], axis: Axis, value: Any) -> list[Location
     else:
         if axis.level == "scenario":
             _leave_out_others(document["scenarios"][0], axis.key)
+        if axis.key == SITE and value not in document.get("sites", {}):
+            known = ", ".join(document.get("sites", {})) or "none"
+            raise NotThereError(f"{value} is no site of the topology, whose sites are: {known}")
         for place in places:
             _put(document, place, _jitter(_get(document, place), value) if axis.key == "jitter" else value)
     return places

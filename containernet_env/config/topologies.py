@@ -20,7 +20,7 @@ from containernet_env.config.sites import NO_SITES, RTT, SITE, RawSite, Sites, s
 from containernet_env.config.stores import DEFAULT_KIND, HTTP, STORE, StoreValue, store_choice
 from containernet_env.model import kinds
 from containernet_env.model.config import DILATION_MAX, Config, EtcdSettings, Node, StoreChoice
-from containernet_env.model.kinds import Chosen, Listed, Location, Named, Section, keyed, refuse, rule, section
+from containernet_env.model.kinds import Chosen, Listed, Location, Named, Refused, Section, keyed, refuse, rule, section
 from containernet_env.model.names import nearest
 from containernet_env.model.topology import network_of
 from containernet_env.stores.kinds import KINDS, store_of
@@ -59,6 +59,15 @@ class RawNode(RawHost):
     def _several_have_no_address_of_their_own(self) -> None:
         if self.count > 1 and self.ip is not None:
             refuse("is the address of one member", "without a count above 1", "ip")
+
+    @rule
+    def _names_with_numbers_are_names(self) -> None:
+        if self.name is not None and self.count > 1:
+            try:
+                for number in (1, self.count):
+                    kinds.NAME.read(f"{self.name}{number}")
+            except Refused as refused:
+                refuse(f"with a number after it {refused.message}", kinds.NAME.form, "name")
 
 
 @section
@@ -266,8 +275,7 @@ def config_of(document: Document) -> Config:
 
 def _node(name: str, raw: RawNode | RawClient, ip: IPv4Address, sites: Sites = NO_SITES) -> Node:
     site = raw.site or next(iter(sites.names), None)
-    link = raw.link_spec(sites.delays_ns.get(site or ""), sites.rates_bps.get(site or ""))
-    return Node(name, ip, raw.memory_bytes, raw.cpus, link, site)
+    return Node(name, ip, raw.memory_bytes, raw.cpus, raw.link_spec(*sites.link_of(raw, site)), site)
 
 
 def _sites(raw: RawConfig) -> tuple[Sites, list[Finding]]:
@@ -283,14 +291,22 @@ def _sites(raw: RawConfig) -> tuple[Sites, list[Finding]]:
         Finding((*host.at, "site"), "is missing", allowed=allowed) for host in hosts[:-1] if "site" not in host.given
     ]
     findings += _repeated([*((("sites", name), name) for name in sites.names), *raw.names], "name")
-    return sites, findings
+    first = next(iter(sites.names), "")
+    for host in hosts:
+        site = host.site or first
+        problems = host.link_problems(*sites.link_of(host, site)) if site in sites.delays_ns else ()
+        findings += [Finding((*host.at, *one.place), one.message, one.got, one.allowed) for one in problems]
+    # The link emulator and the plan know links by their names.
+    members = [(place, f"{name}-{node.site}") for (place, name), node in zip(raw.names, raw.members, strict=True)]
+    findings += _repeated([*((("rtt",), f"{link.a}-{link.b}") for link in sites.links), *members], "name of the link")
+    return sites, [*dict.fromkeys(findings)]
 
 
 def _leader_findings(raw: RawConfig) -> Iterator[Finding]:
     """Whether the leader is one of the nodes, where all of them have good names."""
     leader = getattr(getattr(raw, raw.kind.section, None), "leader", None)
     names = [name for _, name in raw.names]
-    if leader is not None and leader not in names and len(names) == len(getattr(raw, "nodes", ())):
+    if leader is not None and leader not in names and len(names) == len(raw.members):
         near = nearest(leader, names)
         meant = f', did you mean "{near}"?' if near is not None else ""
         place = (raw.kind.section, "leader")

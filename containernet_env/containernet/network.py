@@ -293,6 +293,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         ports: tuple[int | None, int | None] = (None, None),
         addresses: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {}),
         aliases: tuple[str | None, str | None] = (None, None),
+        route: bool = True,
     ) -> NetworkLink:
         if self._joined(one, two):
             if self.links_kind != "emulator":
@@ -316,7 +317,8 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         try:
             with self.changing:
                 self.part_again()
-            self._route()
+            if route:
+                self._route(link)
             # Mininet configures hosts at start; this one's first interface has come later.
             for node in fresh if self._started else ():
                 _configure(node, addresses=False)
@@ -329,7 +331,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
     def delLink(self, link: Any) -> None:
         """See Mininet; a host that loses its first link gets the address of another one, or none."""
         super().delLink(link)
-        self._route()
+        self._route(link)
         self._announce()
 
     def _joined(self, one: Any, two: Any) -> bool:
@@ -345,9 +347,10 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
     _routed = False
     """Whether links between switches have closed a loop."""
 
-    def _route(self) -> None:
-        """Where links close a loop, give the switches the routes with the least delay, as links are configured now."""
-        if not self._routed:
+    def _route(self, changed: Any) -> None:
+        """After a link between switches came or went, where links close a loop: give the switches the routes with the
+        least delay, as links are configured now."""
+        if not self._routed or not all(isinstance(intf.node, Switch) for intf in (changed.intf1, changed.intf2)):
             return
         names: dict[tuple[str, str], str] = {}
         directions: dict[str, dict[str, DirectionSpec]] = {switch.name: {} for switch in self.switches}
@@ -616,7 +619,7 @@ class BuiltinNetwork(Containernet, TestbedNetwork):
         self.addSwitch(name)
 
     def add_link(self, node1: str, node2: str, spec: LinkSpec) -> None:
-        self._join(self._node(node1), self._node(node2), spec)
+        self._join(self._node(node1), self._node(node2), spec, route=False)  # see set_routes
 
     def link_backend_log(self) -> str | None:
         return self.factory.emulator.log if self.factory.emulator.hello else None

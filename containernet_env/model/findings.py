@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -160,9 +161,14 @@ def network_findings(
     text = f"the link emulator was paused: a frame reached its host {late_ns / 1e9:.1f} s after its time"
     yield from _above("links_paused", late_ns, PAUSE_NS, text)
     for subject, frames, text in network.own_losses():
-        # Ports and links of a member are called by it: etcd1-eth0, etcd1-s1.
-        explained = subject.rpartition("-")[0] in killed
+        explained = any(_is_of(subject, name) for name in killed)
         yield Finding("frames_lost", "info" if explained else "invalid", text, frames, 0, subject)
+
+
+def _is_of(subject: str, host: str) -> bool:
+    """Whether a port or a link is a host's, by its name: etcd1-eth0, etcd1-eu-central-1."""
+    rest = subject.removeprefix(f"{host}-")
+    return rest != subject and (rest.startswith("eth") or re.search(r"-eth\d+$", rest) is None)
 
 
 def event_findings(done: Disruptions | None) -> Iterator[Finding]:

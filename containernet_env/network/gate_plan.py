@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
@@ -355,7 +356,8 @@ def _turns(
 ) -> int:
     """In each slot every host sends a frame, each to another one, so no two of a slot share a direction of a star.
 
-    Where there is no time for some frames on every path, fewer paths get them: still some over every direction.
+    Where there is no time for some frames on every path, fewer paths get them: in a star still some over every
+    direction.
     """
     others = len(plan.hosts) - 1
     if slots < _PATH_FRAMES * others:
@@ -401,12 +403,16 @@ def _plan_rates(plan: GatePlan, at_ns: int) -> int:
             plan.left_out[hop.name, "rate"] = f"a train would take {task.length_ns / S:.1f} s"
         else:
             tasks += [task, *_small_task(plan, hop, task)]
-    rounds = _rounds(plan, tasks)
-    while rounds and _length_ns(plan, rounds) > limit_ns:
-        late = max(tasks, key=lambda task: task.length_ns)
-        tasks.remove(late)
-        plan.left_out[late.feed.hop.name, "rate"] = f"no time was left for a train of {late.length_ns / S:.1f} s"
-        rounds = _rounds(plan, tasks)
+    longest = sorted(range(len(tasks)), key=lambda index: -tasks[index].length_ns)
+
+    def without(count: int) -> list[list[_Task]]:
+        left_out = set(longest[:count])
+        return _rounds(plan, [task for index, task in enumerate(tasks) if index not in left_out])
+
+    late = bisect_left(range(len(tasks)), True, key=lambda count: _length_ns(plan, without(count)) <= limit_ns)
+    for task in (tasks[index] for index in longest[:late]):
+        plan.left_out[task.feed.hop.name, "rate"] = f"no time was left for a train of {task.length_ns / S:.1f} s"
+    rounds = without(late)
     trains = min(_TRAINS, limit_ns // _length_ns(plan, rounds)) if rounds else 0
     return _send(plan, rounds * trains, at_ns, lambda name, train: plan.rates.setdefault(name, []).append(train))
 
@@ -476,6 +482,7 @@ def _rounds(plan: GatePlan, tasks: Sequence[_Task]) -> list[list[_Task]]:
     """Tasks in groups that may be sent at once: they share no limited direction, nor fill the machine."""
     rounds: list[list[_Task]] = []
     taken: list[set[str]] = []
+    offered: list[tuple[float, float]] = []
     for task in tasks:
         needs = {
             hop.name
@@ -483,18 +490,18 @@ def _rounds(plan: GatePlan, tasks: Sequence[_Task]) -> list[list[_Task]]:
             for hop in plan.paths[pair]
             if hop.spec.rate_bps is not None or hop.name == task.feed.hop.name
         }
-        for group, names in zip(rounds, taken, strict=True):
-            if (
-                not needs & names
-                and sum(other.offered_bps for other in group) + task.offered_bps <= _AT_ONCE_BPS
-                and sum(other.frames_per_s for other in group) + task.frames_per_s <= _AT_ONCE_FRAMES_PER_S
-            ):
-                group.append(task)
-                names |= needs
+        for number, (bps, frames_per_s) in enumerate(offered):
+            together = bps + task.offered_bps, frames_per_s + task.frames_per_s
+            fits = together[0] <= _AT_ONCE_BPS and together[1] <= _AT_ONCE_FRAMES_PER_S
+            if fits and taken[number].isdisjoint(needs):
+                rounds[number].append(task)
+                taken[number] |= needs
+                offered[number] = together
                 break
         else:
             rounds.append([task])
             taken.append(needs)
+            offered.append((task.offered_bps, task.frames_per_s))
     return rounds
 
 

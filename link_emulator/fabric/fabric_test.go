@@ -200,12 +200,57 @@ func TestRoutesDecideAndLinksThatGoAreNotTakenAnyMore(t *testing.T) {
 	n.expect("h0", fmt.Sprintf("z@%d", 3*ms+11))
 	for _, wrong := range []map[string]map[string]string{
 		{"x": {}}, {"a": {"x": "ab"}}, {"a": {"b": "l0"}}, {"a": {"b": "bc"}}, {"a": {"c": "ab"}},
-		{"a": {"c": "ab"}, "b": {"c": "ab"}},
+		{"a": {"c": "ab"}, "b": {"c": "ab"}}, {"a": {"a": "ab", "b": "ab"}},
 	} {
 		err := n.SetRoutes(wrong)
 		assert.That(t, err != nil, "routes %v were taken", wrong)
 	}
 	n.checkNothingIsLeft()
+}
+
+// What a host flooded before it was unplugged is dropped, since nothing tells any more which way it may take.
+func TestAHostThatGoesLeavesNoFrameInARoutedNetwork(t *testing.T) {
+	for _, remove := range []func(n *network){
+		func(n *network) { assert.OK(t, n.RemoveLink("l0", 0)) },
+		func(n *network) {
+			n.PortDied(n.ports["h0"], 0)
+			assert.OK(t, n.RemoveLink("l0", 0), n.RemovePort("h0"))
+		},
+	} {
+		n := routedTriangle(t)
+		n.send("h0", frame(255, 0, "x"), 0)
+		n.Advance(0)
+		remove(n)
+		n.Advance(ms)
+		n.expect("h1", "")
+		n.checkNothingIsLeft()
+	}
+}
+
+// A frame that was under way when its station moved, or when its link went down, does not say where the station is.
+func TestFramesUnderWayDoNotMoveAStation(t *testing.T) {
+	n := routedTriangle(t)
+	n.send("h2", frame(255, 9, "old"), 0)
+	n.send("h1", frame(255, 9, "new"), 5)
+	n.Advance(ms)
+	n.received("h1")
+	n.send("h0", frame(9, 0, "z"), ms)
+	n.Advance(2 * ms)
+	n.expect("h1", fmt.Sprintf("z@%d", ms+1))
+	n.send("h2", frame(255, 8, "x"), 2*ms)
+	n.Advance(2 * ms)
+	assert.OK(t, n.SetLinkUp("l2", false, 2*ms))
+	n.Advance(3 * ms)
+	for address := range n.addresses.behind {
+		assert.That(t, address&0xff != 8, "learned behind a link that is down")
+	}
+}
+
+func routedTriangle(t *testing.T) *network {
+	n := triangle(t)
+	assert.OK(t, n.SetRoutes(map[string]map[string]string{
+		"a": {"b": "ab", "c": "ca"}, "b": {"a": "ab", "c": "bc"}, "c": {"a": "ca", "b": "bc"}}))
+	return n
 }
 
 func TestMalformedAndOversizeAreDroppedByRule(t *testing.T) {

@@ -79,7 +79,7 @@ func (f *Fabric) AddLink(spec LinkSpec, nowNS int64) error {
 	if a == b {
 		return fmt.Errorf("%s is at both ends", spec.B)
 	}
-	if f.connected(a, b) {
+	if f.addresses == nil && f.connected(a, b) {
 		f.route()
 	}
 	link := &Link{name: spec.Name, adminUp: true}
@@ -172,7 +172,7 @@ func (f *Fabric) SetRoutes(routes map[string]map[string]string) error {
 		next[sw] = map[*Switch]*Direction{}
 		for to, name := range links {
 			at := slices.IndexFunc(sw.out, func(out *Direction) bool { return out.link.name == name && out.to.sw != nil })
-			if f.switches[to] == nil || at < 0 {
+			if f.switches[to] == nil || to == from || at < 0 {
 				return fmt.Errorf("switches.%s.%s: got %q, allowed: a link from switch %q to a switch on the way to switch %q",
 					from, to, name, from, to)
 			}

@@ -69,8 +69,13 @@ func (f *Fabric) forward(sw *Switch, from *Direction, handle framepool.Handle, b
 		f.pool.Release(handle)
 		return
 	}
-	home, behind := f.origin(sw, from, handle)
-	if !sw.addresses.learn(source, behind, atNS) {
+	home, behind := f.origin(from, handle)
+	if f.addresses != nil && home == nil {
+		sw.counts.NoRoute++ // its port, or the link of that, was removed while it was under way
+		f.pool.Release(handle)
+		return
+	}
+	if (home == nil || home == sw) && !sw.addresses.learn(source, behind, atNS) {
 		sw.counts.NotLearned++
 	}
 	if destination&groupBit == 0 {
@@ -89,24 +94,26 @@ func (f *Fabric) forward(sw *Switch, from *Direction, handle framepool.Handle, b
 			return
 		}
 	}
-	if len(sw.out) > 1 {
-		sw.counts.Flooded++
-	} else {
-		sw.counts.Filtered++
-	}
+	flooded := false
 	for _, out := range sw.out {
 		if out == from.back || home != nil && out.to.sw != nil && out.to.sw.next[home] != out.back {
 			continue
 		}
+		flooded = true
 		f.pool.Retain(handle)
 		f.offer(out, handle, bytes, atNS)
+	}
+	if flooded {
+		sw.counts.Flooded++
+	} else {
+		sw.counts.Filtered++
 	}
 	f.pool.Release(handle)
 }
 
 // origin is where a frame that came to sw through from has its source: the direction that leads there, from sw or, in a
 // routed network, from the switch of the port that sent it, which is home.
-func (f *Fabric) origin(sw *Switch, from *Direction, handle framepool.Handle) (home *Switch, behind *Direction) {
+func (f *Fabric) origin(from *Direction, handle framepool.Handle) (home *Switch, behind *Direction) {
 	if f.addresses != nil {
 		if port := f.portByID[f.pool.Owner(handle)]; port != nil && port.out != nil && port.out.to.sw != nil {
 			return port.out.to.sw, port.out.back

@@ -343,3 +343,11 @@ def test_failed_requests_are_explained_by_what_keeps_answers_away() -> None:
     ):
         found = failures_explained(load, Disruptions("1", (item,)), 1000 * MS, timeout_ms * MS)
         assert found is is_explained, (item, timeout_ms)
+
+
+@pytest.mark.parametrize(
+    "subject", ["etcd1-eth0", "etcd1-s1", "etcd1-eu-central-1", "etcd1-x-eth0", "etcd11-s1", "etcd1"]
+)
+def test_ports_and_links_of_a_host_are_known_by_its_name(subject: str) -> None:
+    """Of a site with a hyphen in its name, what a killed member lost made rows invalid."""
+    assert rules._is_of(subject, "etcd1") == (subject in ("etcd1-eth0", "etcd1-s1", "etcd1-eu-central-1"))

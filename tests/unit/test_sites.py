@@ -18,7 +18,7 @@ from containernet_env.config.planning import build_plan
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.model.config import Config
-from containernet_env.model.link import DirectionSpec, IndependentLoss
+from containernet_env.model.link import DirectionSpec, IndependentLoss, Jitter
 from containernet_env.model.topology import Topology, network_of
 from containernet_env.runs.reuse import standing_key
 from containernet_env.runs.sweep.design import design
@@ -62,6 +62,12 @@ def test_hosts_of_a_site_have_its_delay_and_bandwidth_unless_their_own_are_given
     assert [node.link.a_to_b.rate_bps for node in config.hosts] == [100 * MBIT, 100 * MBIT, 5 * MBIT, None]
 
 
+def test_a_links_details_go_with_the_delay_and_bandwidth_of_the_site(tmp_path: Path) -> None:
+    link = {"jitter": {"distribution": "uniform", "value": "1ms"}, "queue": 5}
+    config = read(tmp_path, at("eu", link=link), sites={"eu": {"rtt": "8ms", "bandwidth": 10}})
+    assert config.nodes[0].link.b_to_a == DirectionSpec(2 * MS, 10 * MBIT, 5, jitter=Jitter("uniform", MS))
+
+
 def test_a_way_may_be_given_for_each_direction_and_with_what_else_its_link_does(tmp_path: Path) -> None:
     own = {"delay": "50ms", "bandwidth": 10, "loss": 0.25}
     config = read(tmp_path, at("eu", "us"), sites={"eu": {"rtt": "2ms"}}, rtt={"eu>us": own, "us>eu": "30ms"})
@@ -99,6 +105,9 @@ NO_TABLES = {
     "names alone": ",eu\n",
     "wrong cells": ",eu,us\neu,1,x\nus,-3,1\nus,1,2,3\n",
     "others": ",eu,asia\neu,,80\nasia,80,\n",
+    "a name twice": ",eu,us,us\neu,,80,90\nus,80,,\n",
+    "no way back": ",eu,us\neu,,80\nus,,\n",
+    "a long cell": f',eu,us\neu,,"{"8" * 140_000}"\n',
 }
 
 
@@ -129,6 +138,18 @@ REFUSED: dict[str, dict[str, Any]] = {
         "nodes": [*at("eu", "us"), HOST | {"bandwidth": 1, "link_delay": "1ms"}], "rtt": {"eu-us": "1ms"},
     },
     "a name twice": {"nodes": [*at("eu"), *at("us", name="eu")], "rtt": {"eu-us": "1ms"}},
+    "one way too long": {"nodes": at("eu", "us"), "rtt": {"eu>us": "15s", "us>eu": "1s"}},
+    "a queue without a bandwidth": {"nodes": at("eu", "us"), "rtt": {"eu-us": {"delay": "1ms", "queue": 5}}},
+    "two links of one name": {"nodes": at("a", "b-c", "a-b", "c"), "rtt": {"a>b-c": "1ms", "b-c>a": "1ms",
+        "a-b>c": "1ms", "c>a-b": "1ms", "a>c": "1ms", "c>a": "1ms"}},
+    "jitter longer than the site's delay": {
+        "sites": {"eu": {"rtt": "8ms"}},
+        "nodes": at("eu", link={"jitter": {"distribution": "uniform", "value": "3ms"}, "queue": 5}),
+    },
+    "a leader of several": {
+        "nodes": [HOST | {"bandwidth": 1, "link_delay": "1ms", "count": 3}], "etcd": {"leader": "etcd4"},
+    },
+    "a name with a number": {"nodes": at("eu", name="s", count=2) + at("eu", name="m" * 63, count=2)},
     "no table": {"nodes": at("eu", "us"), "rtt": "nowhere"},
     "no file": {"nodes": at("eu", "us"), "rtt": "nowhere.csv"},
     "an address of several": {"nodes": at("eu", count=2, ip="10.0.0.1")},
@@ -152,9 +173,9 @@ def test_what_is_refused(tmp_path: Path, name: str, snapshot: SnapshotAssertion)
 
 def test_loops_need_the_link_emulator_and_reuse_the_same_routes(tmp_path: Path) -> None:
     looped = read(tmp_path, at("eu", "us", "asia"), rtt=THREE)
-    for options in (PlanOptions(2, links="netem"), PlanOptions(2, engine="containernet")):
-        with pytest.raises(UsageError, match="close a loop"):
-            build_plan(looped, None, options)
+    for options, why in (({"links": "netem"}, "close a loop"), ({"engine": "containernet"}, "has sites")):
+        with pytest.raises(UsageError, match=why):
+            build_plan(looped, None, PlanOptions(2, **options))
     line = build_plan(read(tmp_path, at("eu", "us"), rtt={"eu-us": "1ms"}), None, PlanOptions(2, links="netem"))
     assert line.topology.routes() == {"eu": {"us": "eu-us"}, "us": {"eu": "eu-us"}}
     some = {"a-b": "10ms", "b-d": "10ms", "a-c": "20ms", "c-d": "20ms"}
