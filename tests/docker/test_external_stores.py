@@ -109,7 +109,7 @@ def zookeeper(_folder: Path) -> Iterator[Cluster]:
 
     def mode(port: int) -> str:
         try:
-            return znodes.parse_srvr(znodes.query(TcpConnection("127.0.0.1", port), "srvr", HANG_S)).mode
+            return znodes.parse_srvr("it", znodes.query(TcpConnection("127.0.0.1", port), "srvr", HANG_S))[0]
         except RunError:
             return ""
 
