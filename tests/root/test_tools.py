@@ -97,7 +97,8 @@ def test_a_recording_holds_every_frame_whole_and_in_time(
     found = [frame[42:54] for _, frame in frames if frame[42:51] == b"datagram "]
     assert found == [b"datagram %03d" % number for number in range(200)]
     assert any(frame[42:45] == b"ask" for _, frame in frames)  # what arrives, too
-    times = [at_ns for at_ns, _ in frames]
+    # Frames of several cores may be queued in another order than they were stamped; these follow each other.
+    times = [at_ns for at_ns, frame in frames if frame[42:51] == b"datagram "]
     assert times == sorted(times)
     assert f"h1: {len(frames)} frames in {path}" in capsys.readouterr().out
 
