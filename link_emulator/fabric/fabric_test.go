@@ -178,7 +178,8 @@ func TestALoopWithoutRoutesRepeatsNothing(t *testing.T) {
 func TestRoutesDecideAndLinksThatGoAreNotTakenAnyMore(t *testing.T) {
 	n := triangle(t)
 	// From a to c over b, from c to a directly.
-	routes := map[string]map[string]string{"a": {"b": "ab", "c": "ab"}, "b": {"a": "ab", "c": "bc"}, "c": {"a": "ca", "b": "bc"}}
+	routes := map[string]map[string]string{
+		"a": {"b": "ab", "c": "ab"}, "b": {"a": "ab", "c": "bc"}, "c": {"a": "ca", "b": "bc"}}
 	assert.OK(t, n.SetRoutes(routes))
 	n.send("h2", frame(255, 2, "f"), 0)
 	n.Advance(ms)
