@@ -18,6 +18,7 @@ from containernet_env.model.config import SiteLink
 from containernet_env.model.hints import suggestion
 from containernet_env.model.kinds import Chosen, Kind, Location, Named, Refused, Section, keyed, section
 from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.topology import way_to
 
 _RTT = kinds.duration(0, 2 * kinds.DELAY_MAX_NS, such="80ms", unit="ms", what="a round-trip time")
 SITE = Kind(
@@ -209,11 +210,11 @@ class _Matrix:
 
 def _apart(names: Sequence[str], links: Sequence[SiteLink]) -> str | None:
     """A site that no link connects with the first one."""
-    seen, size = set(names[:1]), 0
-    while len(seen) > size:
-        size = len(seen)
-        seen |= {end for link in links if seen & {link.a, link.b} for end in (link.a, link.b)}
-    return next((name for name in names if name not in seen), None)
+    directions: dict[str, dict[str, DirectionSpec]] = {name: {} for name in names}
+    for link in links:
+        directions[link.a][link.b], directions[link.b][link.a] = link.spec.sides
+    connected = way_to(names[0], directions) if names else {}
+    return next((name for name in names[1:] if name not in connected), None)
 
 
 def read_table(path: Path) -> tuple[dict[str, dict[str, int]], list[str]]:

@@ -137,6 +137,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a node nowhere": {
         "nodes": [*at("eu", "us"), HOST | {"bandwidth": 1, "link_delay": "1ms"}], "rtt": {"eu-us": "1ms"},
     },
+    "no host at a site": {"nodes": [HOST | {"bandwidth": 1, "link_delay": "1ms"}], "rtt": "aws-2025"},
     "a name twice": {"nodes": [*at("eu"), *at("us", name="eu")], "rtt": {"eu-us": "1ms"}},
     "one way too long": {"nodes": at("eu", "us"), "rtt": {"eu>us": "15s", "us>eu": "1s"}},
     "a queue without a bandwidth": {"nodes": at("eu", "us"), "rtt": {"eu-us": {"delay": "1ms", "queue": 5}}},
