@@ -21,28 +21,7 @@ from tests.docker.runs import END_S, PROJECT, skip_if_busy
 
 pytestmark = pytest.mark.docker
 EXAMPLES = re.findall(r"```python\n(.*?)```", (PROJECT / "docs" / "python.md").read_text(), re.DOTALL)
-PIP = ("-m", "pip", "-q", "--no-input", "--disable-pip-version-check")
 USER = 65534  # nobody
-
-
-@pytest.fixture(scope="module")
-def command(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command of an installation, whose packages come from the index."""
-    folder = tmp_path_factory.mktemp("installation")
-    # pytest's own folder is closed to others; a user without root has to get here.
-    for path in (folder, folder.parent):
-        path.chmod(0o755)
-    python = folder / "venv" / "bin" / "python"
-    for argv in (
-        [sys.executable, *PIP, "wheel", "--no-deps", "--wheel-dir", str(folder), str(assets.ROOT)],
-        [sys.executable, "-m", "venv", str(python.parents[1])],
-    ):
-        subprocess.run(argv, check=True, timeout=300)
-    (wheel,) = folder.glob("*.whl")
-    # What is imported is compiled then; most of it never is.
-    options = ("--no-compile", "--constraint", str(assets.ROOT / "constraints.txt"))
-    subprocess.run([str(python), *PIP, "install", *options, str(wheel)], check=True, timeout=600, cwd=folder)
-    return python.with_name("containernet-env")
 
 
 def run(command: Path, cwd: Path, *arguments: str, user: int = 0) -> subprocess.CompletedProcess[str]:
