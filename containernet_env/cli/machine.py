@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from containernet_env.runs.testbed import Testbed
 
 
-@click.command(name="setup", context_settings={"ignore_unknown_options": True})
+@click.command(name="setup")
 @click.argument("then", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND ...]")
 def setup_command(then: tuple[str, ...]) -> int:
     """Install, build and start what runs need: only what is missing.

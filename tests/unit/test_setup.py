@@ -87,6 +87,7 @@ def test_nothing_missing_is_one_line_or_the_command_that_follows(monkeypatch: py
         result = CliRunner().invoke(cli_setup.setup_command, words, standalone_mode=False)
         assert result.exception is None and re.fullmatch(output, result.output)
     assert [argv[1:] for argv in became] == [["run", "a.json", "out.csv", "--quick"]]
+    assert "No such option '--store'" in CliRunner().invoke(cli_setup.setup_command, ["--store", "x"]).output
 
 
 def test_everything_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
