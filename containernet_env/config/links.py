@@ -90,7 +90,7 @@ _OF_A_BANDWIDTH = {"queue": "limits nothing", "overhead": "takes no time", "upli
 class RawHost(Section):
     """The part of a host that is its link; bandwidth and delay are its own keys, or said in ``link``."""
 
-    LAST: ClassVar = ("site", "count", "bandwidth", "link_delay", "link")
+    LAST: ClassVar = ("site", "switch", "count", "bandwidth", "link_delay", "link")
     IS_MEMBER: ClassVar = False
 
     site: str | None = None

@@ -1,10 +1,14 @@
-"""Sites of a topology file: hosts in several places, each place with a switch, and the delays between them."""
+"""Places of hosts in a topology file, each with a switch, and the ways between them.
+
+Sites have round-trip times between them, by pair or from a table; switches have links. Both are pairs of names with
+values for each direction.
+"""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +18,11 @@ from containernet_env.config.fields import written
 from containernet_env.config.links import RawDirection, RawHost, without_a_bandwidth
 from containernet_env.config.reader import Finding
 from containernet_env.model import kinds
-from containernet_env.model.config import SiteLink
+from containernet_env.model.config import Config, SwitchLink
 from containernet_env.model.hints import suggestion
-from containernet_env.model.kinds import Chosen, Kind, Location, Named, Refused, Section, keyed, section
+from containernet_env.model.kinds import Chosen, Kind, Listed, Location, Named, Refused, Section, keyed, section
 from containernet_env.model.link import DirectionSpec, LinkSpec
-from containernet_env.model.topology import way_to
+from containernet_env.model.topology import SWITCH_NAME, way_to
 
 _RTT = kinds.duration(0, 2 * kinds.DELAY_MAX_NS, such="80ms", unit="ms", what="a round-trip time")
 SITE = Kind(
@@ -26,11 +30,21 @@ SITE = Kind(
     "the name of a site: a lower-case letter, then at most 62 of a-z, 0-9 and -; not s1",
     kinds.text_schema(kinds.NAME_PATTERN),
 )
-_PAIR = kinds.text(
-    "is not a pair of sites",
-    'two sites such as "eu-us", both ways, or "eu>us", one way',
-    "[a-z][a-z0-9-]*[->][a-z0-9-]+",
+SWITCH = Kind(
+    lambda value: value if value == SWITCH_NAME else kinds.parse_name(value),
+    "the name of a switch: a lower-case letter, then at most 62 of a-z, 0-9 and -",
+    kinds.text_schema(kinds.NAME_PATTERN),
 )
+MAX_SWITCHES = 64
+"""Their routes, with names of any length, are less than the MiB that a request to the link emulator may have."""
+
+
+def _pairs_of(places: str, such: str, value: kinds.Form) -> Named:
+    """Values by pair: of one kind, or an object."""
+    a, b = such.split("-")
+    form = f'two {places} such as "{such}", both ways, or "{a}>{b}", one way'
+    pair = kinds.text(f"is not a pair of {places}", form, "[a-z][a-z0-9-]*[->][a-z0-9-]+")
+    return Named(pair, Chosen((value, RawDirection), lambda given: RawDirection if isinstance(given, dict) else value))
 
 
 @section
@@ -46,7 +60,9 @@ class RawSite(Section):
     )
 
 
-_BETWEEN = Chosen((_RTT, RawDirection), lambda value: RawDirection if isinstance(value, dict) else _RTT)
+SWITCHES = Listed(SWITCH, 1, MAX_SWITCHES, unique=True)
+LINKS = _pairs_of("switches", "core-edge", kinds.DELAY)
+_RTTS = _pairs_of("sites", "eu-us", _RTT)
 _TABLES = assets.ROOT / "configs" / "rtt"
 
 
@@ -65,68 +81,87 @@ _TABLE = kinds.checked(
 
 def _form_of(value: Any) -> kinds.Form:
     if isinstance(value, dict):
-        return Named(_PAIR, _BETWEEN)
+        return _RTTS
     return kinds.PATH if isinstance(value, str) and value.endswith(".csv") else _TABLE
 
 
-RTT = Chosen((_TABLE, kinds.PATH, Named(_PAIR, _BETWEEN)), _form_of)
+RTT = Chosen((_TABLE, kinds.PATH, _RTTS), _form_of)
+
+SITES, GRAPH = ("sites", "rtt", "site"), ("switches", "links", "switch")
+"""The keys of places, of the ways between them, and of a host's place: a file has those of one kind."""
 
 
 @dataclass(frozen=True)
-class Sites:
-    """The sites in order; by name, the one-way delay and the bandwidth of its hosts' links; the links between them."""
+class Places:
+    """The places in order, the links between them, and of sites by name the one-way delay and the bandwidth of their
+    hosts' links. ``keys``: ``SITES`` or ``GRAPH``."""
 
-    names: tuple[str, ...]
-    delays_ns: Mapping[str, int]
-    rates_bps: Mapping[str, int | None]
-    links: tuple[SiteLink, ...]
+    names: tuple[str, ...] = ()
+    links: tuple[SwitchLink, ...] = ()
+    keys: tuple[str, str, str] = SITES
+    delays_ns: Mapping[str, int] = field(default_factory=dict)
+    rates_bps: Mapping[str, int | None] = field(default_factory=dict)
 
-    def link_of(self, host: RawHost, site: str | None) -> tuple[int | None, int | None]:
+    def of(self, host: RawHost) -> str | None:
+        """Where a host is: the first place unless it names one."""
+        return getattr(host, self.keys[2], None) or next(iter(self.names), None)
+
+    def link_of(self, host: RawHost) -> tuple[int | None, int | None]:
         """Delay and bandwidth of a host's link: its own, or those of its site."""
-        delay_ns = host.link_delay if "link_delay" in host.given else self.delays_ns.get(site or "")
-        return delay_ns, host.bandwidth if "bandwidth" in host.given else self.rates_bps.get(site or "")
+        site = self.of(host) or ""
+        delay_ns = host.link_delay if "link_delay" in host.given else self.delays_ns.get(site)
+        return delay_ns, host.bandwidth if "bandwidth" in host.given else self.rates_bps.get(site)
 
 
-NO_SITES = Sites((), {}, {}, ())
+NO_PLACES = Places()
+
+
+def graph_of(names: tuple[str, ...], links: Mapping[str, int | RawDirection]) -> tuple[Places, list[Finding]]:
+    """The switches of a file, joined by links, and what is wrong with them.
+
+    ``links``: by pair, a one-way delay or an object.
+    """
+    matrix = _Matrix(names, GRAPH[1])
+    for pair, value in links.items():
+        matrix.take_pair(pair, value, 1)
+    found = matrix.links(dict.fromkeys(names, 0))
+    matrix.refuse_parts(found, "links between the switches" if not links else None)
+    return Places(names, found, GRAPH), [*dict.fromkeys(matrix.findings)]
 
 
 def sites_of(
     given: Mapping[str, RawSite], named: Sequence[tuple[Location, str]], rtt: Any
-) -> tuple[Sites, list[Finding]]:
+) -> tuple[Places, list[Finding]]:
     """The sites of a file, and what is wrong with them.
 
     ``given`` are those with an object, ``named`` those that hosts name, with their places, and ``rtt`` is the value of
     that key: the name of a table, a path, or by pair a round-trip time or an object.
     """
     names = tuple(dict.fromkeys((*given, *(name for _, name in named))))
-    matrix = _Matrix(names)
+    matrix = _Matrix(names, SITES[1])
     if isinstance(rtt, Mapping):
         for pair, value in rtt.items():
-            matrix.take_pair(pair, value)
+            matrix.take_pair(pair, value, 2)
     elif rtt is not None:
         matrix.take_table(rtt, [*((("sites", name), name) for name in given), *named])
     rtts_ns = {name: given[name].rtt if name in given else None for name in names}
     delays_ns = {name: (matrix.within_ns.get(name, 0) if ns is None else ns) // 4 for name, ns in rtts_ns.items()}
     rates_bps = {name: given[name].bandwidth if name in given else None for name in names}
     links = matrix.links(delays_ns)
-    if not matrix.findings and (apart := _apart(names, links)) is not None:
-        if rtt is None:
-            matrix.refuse(("rtt",), "is missing", allowed="round-trip times between the sites")
-        else:
-            matrix.refuse(("rtt",), f"has no way from {names[0]} to {apart}")
-    return Sites(names, delays_ns, rates_bps, links), [*dict.fromkeys(matrix.findings)]
+    matrix.refuse_parts(links, "round-trip times between the sites" if rtt is None else None)
+    return Places(names, links, SITES, delays_ns, rates_bps), [*dict.fromkeys(matrix.findings)]
 
 
 class _Matrix:
-    """The ways between sites as a file gives them, and what is wrong with them.
+    """The ways between places as a file gives them under a key, and what is wrong with them.
 
     ``within_ns``: round trips within sites, by a table.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], key: str) -> None:
         self.findings: list[Finding] = []
         self.within_ns: dict[str, int] = {}
-        self._names = names
+        self._names, self._key = names, key
         # One way each, with its place in the file.
         self._ways: dict[tuple[str, str], tuple[DirectionSpec, Location]] = {}
 
@@ -135,16 +170,17 @@ class _Matrix:
     ) -> None:
         self.findings.append(Finding(at, message, got, allowed, at_key))
 
-    def take_pair(self, key: str, value: int | RawDirection) -> None:
-        """A pair of sites, both ways or one."""
-        place, sign = ("rtt", key), ">" if ">" in key else "-"
+    def take_pair(self, key: str, value: int | RawDirection, ways: int) -> None:
+        """A pair of places, both ways or one; a time for both is that of so many ways."""
+        place, sign = (self._key, key), ">" if ">" in key else "-"
         ends = [(key[:at], key[at + 1 :]) for at, letter in enumerate(key) if letter == sign]
         found = [(a, b) for a, b in ends if a in self._names and b in self._names and a != b]
         if len(found) != 1:
-            message = "may be several pairs of sites" if found else "is not a pair of the sites"
+            places = "sites" if self._key == SITES[1] else "switches"
+            message = f"may be several pairs of {places}" if found else f"is not a pair of the {places}"
             self.refuse(place, message, f'"{key}"', f"two of {', '.join(self._names)}", at_key=True)
             return
-        way = value if isinstance(value, RawDirection) else DirectionSpec(value if sign == ">" else value // 2)
+        way = value if isinstance(value, RawDirection) else DirectionSpec(value if sign == ">" else value // ways)
         if isinstance(way, RawDirection):
             for refused in without_a_bandwidth(way, None):
                 self.refuse((*place, *refused.place), refused.message, allowed=refused.allowed)
@@ -178,8 +214,8 @@ class _Matrix:
                 elif a in self._names and b in self._names:
                     self._ways[a, b] = DirectionSpec(rtt_ns // 2), ("rtt",)
 
-    def links(self, delays_ns: Mapping[str, int]) -> tuple[SiteLink, ...]:
-        """The links between sites whose hosts' own links have these delays, one way."""
+    def links(self, delays_ns: Mapping[str, int]) -> tuple[SwitchLink, ...]:
+        """The links between places whose hosts' own links have these delays, one way."""
         found = []
         for (a, b), (_, place) in self._ways.items():
             if (b, a) not in self._ways and place == ("rtt",):
@@ -188,11 +224,23 @@ class _Matrix:
                 self.refuse(place, f'has no way back; give "{b}>{a}", or "{a}-{b}" for both', at_key=True)
             elif self._names.index(a) < self._names.index(b):
                 of_hosts_ns = delays_ns[a] + delays_ns[b]
-                found.append(SiteLink(a, b, LinkSpec(self._left(a, b, of_hosts_ns), self._left(b, a, of_hosts_ns))))
+                found.append(SwitchLink(a, b, LinkSpec(self._left(a, b, of_hosts_ns), self._left(b, a, of_hosts_ns))))
         return tuple(found)
 
+    def refuse_parts(self, links: Iterable[SwitchLink], missing: str | None) -> None:
+        """Refuse links that leave a place without a way to the first one. ``missing``: what is, as none are given."""
+        directions: dict[str, dict[str, DirectionSpec]] = {name: {} for name in self._names}
+        for link in links:
+            directions[link.a][link.b], directions[link.b][link.a] = link.spec.sides
+        connected = {self._names[0], *way_to(self._names[0], directions)} if self._names else set()
+        apart = next((name for name in self._names if name not in connected), None)
+        if apart is not None and not self.findings and missing is not None:
+            self.refuse((self._key,), "is missing", allowed=missing)
+        elif apart is not None and not self.findings:
+            self.refuse((self._key,), f"has no way from {self._names[0]} to {apart}")
+
     def _left(self, a: str, b: str, of_hosts_ns: int) -> DirectionSpec:
-        """What is left to the link between two sites of the way between their hosts."""
+        """What is left to the link between two places of the way between their hosts."""
         way, place = self._ways[a, b]
         delay_ns = way.delay_ns - of_hosts_ns
         if delay_ns < 0:
@@ -206,15 +254,6 @@ class _Matrix:
         except Refused as refused:
             self.refuse((*place, *refused.place), refused.message, refused.got, refused.allowed)
             return DirectionSpec()
-
-
-def _apart(names: Sequence[str], links: Sequence[SiteLink]) -> str | None:
-    """A site that no link connects with the first one."""
-    directions: dict[str, dict[str, DirectionSpec]] = {name: {} for name in names}
-    for link in links:
-        directions[link.a][link.b], directions[link.b][link.a] = link.spec.sides
-    connected = way_to(names[0], directions) if names else {}
-    return next((name for name in names[1:] if name not in connected), None)
 
 
 def read_table(path: Path) -> tuple[dict[str, dict[str, int]], list[str]]:
@@ -245,13 +284,13 @@ def read_table(path: Path) -> tuple[dict[str, dict[str, int]], list[str]]:
     return found, problems
 
 
-def written_sites(names: Sequence[str], links: Sequence[SiteLink]) -> dict[str, Any]:
-    """The keys of a file from which the same sites are read."""
-    if not names:
-        return {}
+def written_places(config: Config) -> dict[str, Any]:
+    """The keys of a file from which the same places are read."""
     between = {
         f"{a}>{b}": written(RawDirection, side, ("delay_ns", "rate_bps"))
-        for link in links
+        for link in config.switch_links
         for a, b, side in ((link.a, link.b, link.spec.a_to_b), (link.b, link.a, link.spec.b_to_a))
     }
-    return {"sites": {name: {} for name in names}, **({"rtt": between} if between else {})}
+    places = {"sites": {name: {} for name in config.sites}, "switches": [*config.switches]}
+    ways = {GRAPH[1] if config.switches else SITES[1]: between, **({"reroute": True} if config.reroute else {})}
+    return {key: value for key, value in {**places, **ways}.items() if value}

@@ -16,10 +16,24 @@ from containernet_env.config.endpoints import config_of_endpoints
 from containernet_env.config.fields import Validated, validate, validate_object
 from containernet_env.config.links import BANDWIDTH, LINK_DELAY, RawHost
 from containernet_env.config.reader import Document, Finding, json_path, read_document
-from containernet_env.config.sites import NO_SITES, RTT, SITE, RawSite, Sites, sites_of
+from containernet_env.config.sites import (
+    GRAPH,
+    LINKS,
+    NO_PLACES,
+    RTT,
+    SITE,
+    SITES,
+    SWITCH,
+    SWITCHES,
+    Places,
+    RawSite,
+    graph_of,
+    sites_of,
+)
 from containernet_env.config.stores import DEFAULT_KIND, HTTP, STORE, StoreValue, store_choice
 from containernet_env.model import kinds
 from containernet_env.model.config import DILATION_MAX, Config, EtcdSettings, Node, StoreChoice
+from containernet_env.model.hints import suggestion
 from containernet_env.model.kinds import Chosen, Listed, Location, Named, Refused, Section, keyed, refuse, rule, section
 from containernet_env.model.names import nearest
 from containernet_env.model.topology import network_of
@@ -48,6 +62,7 @@ class RawNode(RawHost):
     memory_bytes: int | None = keyed(kinds.MEMORY, _MEM, "mem")
     cpus: Decimal | None = keyed(kinds.CPUS, _CPUS)
     site: str | None = keyed(SITE, "the site where it is", default=None)
+    switch: str | None = keyed(SWITCH, "the switch that its link leads to", default=None)
     count: int = keyed(kinds.integer(1, kinds.MAX_NODES), "how many such members there are", default=1)
     name: str | None = keyed(
         kinds.NAME,
@@ -76,6 +91,7 @@ class RawClient(RawHost):
 
     ip: IPv4Address | None = keyed(kinds.IP, _IP, default=None)
     site: str | None = keyed(SITE, "the site where it is (the first one)", default=None)
+    switch: str | None = keyed(SWITCH, "the switch that its link leads to (the first one)", default=None)
     memory_bytes: int | None = keyed(kinds.MEMORY, _MEM, "mem", shown=kinds.UNLIMITED, default=None)
     cpus: Decimal | None = keyed(kinds.CPUS, _CPUS, shown=kinds.UNLIMITED, default=None)
     bandwidth: int | None = keyed(*BANDWIDTH, shown=kinds.UNLIMITED, default=None)
@@ -119,6 +135,13 @@ class RawConfig(Section):
         Named(SITE, RawSite), "places where hosts are, each with a switch of its own", default=None
     )
     rtt: Any = keyed(RTT, "round-trip times between sites: by pair, or a table", default=None)
+    switches: tuple[str, ...] | None = keyed(SWITCHES, "switches, each by its name", default=None)
+    links: dict[str, Any] | None = keyed(
+        LINKS, "links between switches by pair: their one-way delay, or all that they do to frames", default=None
+    )
+    reroute: bool = keyed(
+        kinds.BOOLEAN, "whether frames take other ways while a link between switches is down", default=False
+    )
     dilation: int = keyed(
         kinds.integer(1, DILATION_MAX), "how many times slower than real time the testbed runs", default=1
     )
@@ -245,8 +268,8 @@ def config_of(document: Document) -> Config:
         findings.append(Finding((), "is not a config", allowed=allowed))
     network = raw.network
     findings += [*_repeated(raw.names, "name"), *_repeated(raw.addresses, "address"), *_leader_findings(raw)]
-    sites, of_sites = _sites(raw) if not findings else (NO_SITES, [])
-    findings += of_sites
+    places, of_places = _places(raw) if not findings else (NO_PLACES, [])
+    findings += of_places
     if network is not None:
         findings += _network_findings(raw, network)
     document.refuse(findings)
@@ -258,48 +281,79 @@ def config_of(document: Document) -> Config:
         sha256=document.sha256,
         subnet=network,
         nodes=tuple(
-            _node(name, node, node.ip or next(lowest), sites) for name, node in zip(names, raw.members, strict=True)
+            _node(name, node, node.ip or next(lowest), places) for name, node in zip(names, raw.members, strict=True)
         ),
-        client=_node(kinds.CLIENT_NAME, raw.client, raw.client.ip or raw.highest_free(network), sites),
+        client=_node(kinds.CLIENT_NAME, raw.client, raw.client.ip or raw.highest_free(network), places),
         etcd=raw.settings,
         scenarios=raw.scenarios,
         store=store_choice(raw.store),
         dilation=raw.dilation,
-        sites=sites.names,
-        site_links=sites.links,
+        sites=places.names if places.keys == SITES else (),
+        switches=places.names if places.keys == GRAPH else (),
+        switch_links=places.links,
+        reroute=raw.reroute,
     )
-    if sites.names:
+    if places.names:
         document.refuse(_timing_problems(config, raw.kind.section))
     return config
 
 
-def _node(name: str, raw: RawNode | RawClient, ip: IPv4Address, sites: Sites = NO_SITES) -> Node:
-    site = raw.site or next(iter(sites.names), None)
-    return Node(name, ip, raw.memory_bytes, raw.cpus, raw.link_spec(*sites.link_of(raw, site)), site)
+def _node(name: str, raw: RawNode | RawClient, ip: IPv4Address, places: Places = NO_PLACES) -> Node:
+    at = {places.keys[2]: places.of(raw)}
+    return Node(name, ip, raw.memory_bytes, raw.cpus, raw.link_spec(*places.link_of(raw)), **at)
 
 
-def _sites(raw: RawConfig) -> tuple[Sites, list[Finding]]:
-    """The sites, and what is wrong with them."""
-    given: dict[str, RawSite] = getattr(raw, "sites", None) or {}
+def _places(raw: RawConfig) -> tuple[Places, list[Finding]]:
+    """The sites or switches, and what is wrong with them."""
     hosts = [*getattr(raw, "nodes", ()), raw.client]
-    named = [((*host.at, "site"), host.site) for host in hosts if getattr(host, "site", None) is not None]
-    if not given and not named and raw.rtt is None:
-        return NO_SITES, []
-    sites, findings = sites_of(given, named, raw.rtt)
-    allowed = ", ".join(sites.names) or "the name of a site"
+    given = {
+        keys: [
+            *((key,) for key in keys[:2] if getattr(raw, key, None) is not None),
+            *((*host.at, keys[2]) for host in hosts if getattr(host, keys[2], None) is not None),
+        ]
+        for keys in (SITES, GRAPH)
+    }
+    places, findings = NO_PLACES, list[Finding]()
+    if all(given.values()):
+        allowed = "sites with rtt, or switches with links"
+        return places, [Finding(given[GRAPH][0], "is given beside sites", allowed=allowed, at_key=True)]
+    if given[GRAPH]:
+        places, findings = _graph(raw, hosts)
+    elif given[SITES]:
+        of_hosts = [((*host.at, "site"), host.site) for host in hosts if getattr(host, "site", None) is not None]
+        places, findings = sites_of(raw.sites or {}, of_hosts, raw.rtt)
+    if raw.reroute and not findings and len(places.links) < max(1, len(places.names)):
+        message = "has no effect: where a link goes down, there is no other way"
+        findings.append(Finding(("reroute",), message, allowed="links between switches that close a loop"))
+    if not any(given.values()):
+        return places, findings
+    of_places, of_links, of_host = places.keys
+    allowed = ", ".join(places.names) or f"the name of a {of_host}"
     findings += [
-        Finding((*host.at, "site"), "is missing", allowed=allowed) for host in hosts[:-1] if "site" not in host.given
+        Finding((*host.at, of_host), "is missing", allowed=allowed) for host in hosts[:-1] if of_host not in host.given
     ]
-    findings += _repeated([*((("sites", name), name) for name in sites.names), *raw.names], "name")
-    first = next(iter(sites.names), "")
+    named = [((of_places, name if places.keys == SITES else at), name) for at, name in enumerate(places.names)]
+    findings += _repeated([*named, *raw.names], "name")
     for host in hosts:
-        site = host.site or first
-        problems = host.link_problems(*sites.link_of(host, site)) if site in sites.delays_ns else ()
+        problems = host.link_problems(*places.link_of(host)) if places.of(host) in places.delays_ns else ()
         findings += [Finding((*host.at, *one.place), one.message, one.got, one.allowed) for one in problems]
-    # The link emulator and the plan know links by their names.
-    members = [(place, f"{name}-{node.site}") for (place, name), node in zip(raw.names, raw.members, strict=True)]
-    findings += _repeated([*((("rtt",), f"{link.a}-{link.b}") for link in sites.links), *members], "name of the link")
-    return sites, [*dict.fromkeys(findings)]
+    # The link emulator, the plan and events know links by their names, and events members, too.
+    members = [(place, f"{name}-{places.of(node)}") for (place, name), node in zip(raw.names, raw.members, strict=True)]
+    links = [((of_links,), f"{link.a}-{link.b}") for link in places.links]
+    findings += _repeated([*links, *members, *raw.names], "name of the link")
+    return places, [*dict.fromkeys(findings)]
+
+
+def _graph(raw: RawConfig, hosts: Sequence[RawNode | RawClient]) -> tuple[Places, list[Finding]]:
+    """The switches, and what is wrong with them and with those that hosts name."""
+    if not raw.switches:
+        return Places(keys=GRAPH), [Finding(("switches",), "is missing", allowed="the names of all switches")]
+    places, findings = graph_of(raw.switches, raw.links or {})
+    for host in hosts:
+        if host.switch is not None and host.switch not in places.names:
+            message = f"is not one of the switches{suggestion(host.switch, [*places.names])}"
+            findings.append(Finding((*host.at, "switch"), message, f'"{host.switch}"', ", ".join(places.names)))
+    return places, findings
 
 
 def _leader_findings(raw: RawConfig) -> Iterator[Finding]:
@@ -329,7 +383,7 @@ def _timing_findings(validated: Validated[RawConfig]) -> Iterator[Finding]:
         return
     # Names, addresses and the client's link make no difference to that.
     nodes = [node for node in raw.members if validated.is_good(node.at)]
-    if any(node.site for node in nodes):
+    if any(node.site or node.switch for node in nodes):
         return  # see config_of
     members = tuple(_node(raw.kind.node_name(index), node, IPv4Address(0)) for index, node in enumerate(nodes))
     client, store = _node(kinds.CLIENT_NAME, RawClient(), IPv4Address(0)), StoreChoice(raw.kind.name)

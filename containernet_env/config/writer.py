@@ -14,7 +14,7 @@ from containernet_env.config.endpoints import RawEndpoints
 from containernet_env.config.fields import json_schema, written
 from containernet_env.config.reader import json_text
 from containernet_env.config.scenarios import BLOCKS, RawLoad, RawScenarios, written_event
-from containernet_env.config.sites import written_sites
+from containernet_env.config.sites import written_places
 from containernet_env.config.stores import RawProgram, RawService, written_service
 from containernet_env.config.sweeps import RawSweep
 from containernet_env.config.topologies import LIST_FORM, OBJECT_FORM, RawClient, RawNode
@@ -37,7 +37,7 @@ def topology_values(config: Config) -> dict[str, Any]:
         "subnet": str(config.subnet),
         "nodes": [written(RawNode, node) for node in config.nodes],
         "client": written(RawClient, config.client),
-        **written_sites(config.sites, config.site_links),
+        **written_places(config),
         **({"dilation": config.dilation} if config.dilation > 1 else {}),
         **_store(config.store),
         KINDS[config.store.kind].section: written(EtcdSettings, config.etcd, ("data",)),

@@ -129,7 +129,8 @@ class Node:
     """One host: a member of the cluster, or the client.
 
     ``memory_bytes``, ``cpus`` (cpu-seconds per second) and the link's rates are limits; ``None`` is
-    unlimited. ``link`` is the host's link to the switch, that of its ``site`` if it has one: its ``a`` is the host.
+    unlimited. ``link`` is the host's link to the switch, that of its ``site`` if it has one, or ``switch``: its ``a``
+    is the host.
     """
 
     name: str
@@ -138,11 +139,12 @@ class Node:
     cpus: Decimal | None
     link: LinkSpec
     site: str | None = None
+    switch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SiteLink:
-    """The link between the switches of the sites ``a`` and ``b``."""
+class SwitchLink:
+    """The link between the switches ``a`` and ``b``, or those of the sites of these names."""
 
     a: str
     b: str
@@ -242,7 +244,8 @@ class Config:
     resolved against the config's own directory; it has not been opened. ``sha256`` is of the file's bytes, in hex.
     ``external``: an external cluster; nodes then represent its members, with placeholder addresses and links.
     ``dilation``: how many times slower than real time it runs. ``sites``: the names of the sites, in order, of which
-    each has a switch; without any, all hosts are on one switch.
+    each has a switch; or ``switches``: their names; without any, all hosts are on one switch. ``switch_links`` join
+    them; with ``reroute`` frames take other ways while one is down.
     """
 
     path: Path
@@ -256,7 +259,9 @@ class Config:
     external: External | None = None
     dilation: int = 1
     sites: tuple[str, ...] = ()
-    site_links: tuple[SiteLink, ...] = ()
+    switches: tuple[str, ...] = ()
+    switch_links: tuple[SwitchLink, ...] = ()
+    reroute: bool = False
 
     @property
     def keys_stay(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from itertools import combinations, pairwise
@@ -83,14 +83,20 @@ class RttExpectation:
     frame_bytes: int = PROBE_FRAME_BYTES
 
 
-def way_to(end: str, directions: Mapping[str, Mapping[str, DirectionSpec]], is_direct: bool = False) -> dict[str, str]:
+def way_to(
+    end: str,
+    directions: Mapping[str, Mapping[str, DirectionSpec]],
+    is_direct: bool = False,
+    down: Collection[frozenset[str]] = (),
+) -> dict[str, str]:
     """For every other node that is connected with ``end``, the next one on the way there (Dijkstra, from the end).
 
     ``directions``: for each node, its neighbours and the direction that leads there; ``is_direct``: see `Topology`.
+    ``down``: the ends of links that are taken only where there is no other way, as few as possible.
     """
     way: dict[str, str] = {}
     order = {name: number for number, name in enumerate(directions)}
-    waiting = [((0, 0), order[end], end, end)]
+    waiting = [((0, 0, 0), order[end], end, end)]
     while waiting:
         cost, _, node, following = heapq.heappop(waiting)
         if node in way:
@@ -99,7 +105,8 @@ def way_to(end: str, directions: Mapping[str, Mapping[str, DirectionSpec]], is_d
         for other in directions[node]:
             delay_ns = directions[other][node].delay_ns
             step = (1, delay_ns) if is_direct else (delay_ns, 1)
-            heapq.heappush(waiting, ((cost[0] + step[0], cost[1] + step[1]), order[other], other, node))
+            further = (cost[0] + (frozenset((node, other)) in down), cost[1] + step[0], cost[2] + step[1])
+            heapq.heappush(waiting, (further, order[other], other, node))
     del way[end]
     return way
 
@@ -108,22 +115,30 @@ class Topology:
     """An immutable graph of hosts and switches joined by links.
 
     A frame takes the path with the least delay, of equals that with the fewest links; with ``is_direct`` that with the
-    fewest links, of equals the one with the least delay. Raises ``ValueError`` for an impossible network: a name used
-    twice, a link to an unknown node, a second link between two nodes, a host with other than one link, or a part that
-    is not connected.
+    fewest links, of equals the one with the least delay. With ``reroutes``, while links between switches are down
+    (``down``: their names), it takes the best path without them, and a path with a link that is down only where there
+    is no other. Raises ``ValueError`` for an impossible network: a name used twice, a link to an unknown node, a second
+    link between two nodes, a host with other than one link, or a part that is not connected.
     """
 
     def __init__(
-        self, hosts: Iterable[Host], switches: Iterable[Switch], links: Iterable[Link], is_direct: bool = False
+        self,
+        hosts: Iterable[Host],
+        switches: Iterable[Switch],
+        links: Iterable[Link],
+        is_direct: bool = False,
+        reroutes: bool = False,
     ) -> None:
         self.hosts = tuple(hosts)
         self.switches = tuple(switches)
         self.links = tuple(links)
         self.is_direct = is_direct
+        self.reroutes = reroutes
         self._hosts_by_name = {host.name: host for host in self.hosts}
         # For each node, its neighbours and the direction that leads there.
         self._directions: dict[str, dict[str, DirectionSpec]] = {}
-        self._ways: dict[str, dict[str, str]] = {}
+        self._names: dict[frozenset[str], str] = {}  # of links, by their ends
+        self._ways: dict[tuple[str, frozenset[str]], dict[str, str]] = {}
         for name in [host.name for host in self.hosts] + [switch.name for switch in self.switches]:
             if name in self._directions:
                 raise ValueError(f"two nodes are called {name!r}")
@@ -145,10 +160,18 @@ class Topology:
         """The link directions that a frame takes from node ``a`` to node ``b``; none to itself."""
         return tuple(hop.spec for hop in self.hops(a, b))
 
-    def hops(self, a: str, b: str) -> tuple[Hop, ...]:
+    def hops(self, a: str, b: str, down: Iterable[str] = ()) -> tuple[Hop, ...]:
         """The same directions with the nodes that they join."""
-        nodes = self._nodes(a, b)
+        nodes = self._nodes(a, b, down)
         return tuple(Hop(node, following, self._directions[node][following]) for node, following in pairwise(nodes))
+
+    def links_of(self, hops: Iterable[Hop]) -> list[str]:
+        """The names of the links that these are directions of."""
+        return [self._names[frozenset((hop.sender, hop.receiver))] for hop in hops]
+
+    def crossed(self, a: str, b: str, down: Iterable[str] = ()) -> set[str]:
+        """The names of the links that frames take from ``a`` to ``b`` and back."""
+        return {*self.links_of((*self.hops(a, b, down), *self.hops(b, a, down)))}
 
     def expected_rtt_ns(self, a: str, b: str) -> int:
         """Propagation plus a probe's serialization at every hop: switches store and forward frames."""
@@ -175,26 +198,33 @@ class Topology:
     def longest_rtts_ns(self) -> dict[str, int]:
         """For each link by name, the longest round trip over it: delays, and the most that jitter may add to them."""
         longest = dict.fromkeys((link.name for link in self.links), 0)
-        names = {frozenset((link.a, link.b)): link.name for link in self.links}
         for one, two in combinations(self._hosts_by_name, 2):
             rtt_ns = sum(_longest_delay_ns(hop) for hop in self._round_trip(one, two))
-            for ends in (*pairwise(self._nodes(one, two)), *pairwise(self._nodes(two, one))):
-                name = names[frozenset(ends)]
+            for name in self.crossed(one, two):
                 longest[name] = max(longest[name], rtt_ns)
         return longest
+
+    @property
+    def between(self) -> tuple[Link, ...]:
+        """The links between switches."""
+        return tuple(link for link in self.links if link.a not in self._hosts_by_name)
+
+    @property
+    def unused(self) -> tuple[Link, ...]:
+        """The links between switches that are on no path between two hosts."""
+        used = {name for a, b in combinations(self._hosts_by_name, 2) for name in self.crossed(a, b)}
+        return tuple(link for link in self.between if link.name not in used)
 
     @property
     def has_loop(self) -> bool:
         """Whether there is more than one way between some nodes."""
         return len(self.links) >= len(self._directions)
 
-    def routes(self) -> dict[str, dict[str, str]]:
+    def routes(self, down: Iterable[str] = ()) -> dict[str, dict[str, str]]:
         """For each switch, by every other one: the link that frames take next to reach it."""
-        names = {frozenset((link.a, link.b)): link.name for link in self.links}
         switches = [switch.name for switch in self.switches]
-        return {
-            at: {to: names[frozenset((at, self._way_to(to)[at]))] for to in switches if to != at} for at in switches
-        }
+        ways = {to: self._way_to(to, frozenset(down)) for to in switches}
+        return {at: {to: self._names[frozenset((at, ways[to][at]))] for to in switches if to != at} for at in switches}
 
     def longest_rtt_ns(self) -> int:
         """The longest round trip of full frames that meet no others, between any two hosts; 0 of one host."""
@@ -220,23 +250,25 @@ class Topology:
 
     def with_links(self, links: Iterable[Link]) -> Topology:
         """The same nodes, joined by other links."""
-        return Topology(self.hosts, self.switches, links, self.is_direct)
+        return Topology(self.hosts, self.switches, links, self.is_direct, self.reroutes)
 
-    def _nodes(self, a: str, b: str) -> list[str]:
+    def _nodes(self, a: str, b: str, down: Iterable[str] = ()) -> list[str]:
         """The nodes on the way from ``a`` to ``b``, both included."""
-        nodes = [a]
+        nodes, way = [a], self._way_to(b, frozenset(down))
         while nodes[-1] != b:
-            nodes.append(self._way_to(b)[nodes[-1]])
+            nodes.append(way[nodes[-1]])
         return nodes
 
     def _round_trip(self, a: str, b: str) -> Iterator[DirectionSpec]:
         yield from self.path(a, b)
         yield from self.path(b, a)
 
-    def _way_to(self, end: str) -> Mapping[str, str]:
-        if end not in self._ways:
-            self._ways[end] = way_to(end, self._directions, self.is_direct)
-        return self._ways[end]
+    def _way_to(self, end: str, down: frozenset[str] = frozenset()) -> Mapping[str, str]:
+        key = end, down if self.reroutes else frozenset()
+        if key not in self._ways:
+            ends = [ends for ends, name in self._names.items() if name in key[1]]
+            self._ways[key] = way_to(end, self._directions, self.is_direct, ends)
+        return self._ways[key]
 
     def _join(self, link: Link) -> None:
         for end in (link.a, link.b):
@@ -246,6 +278,7 @@ class Topology:
             raise ValueError(f"link {link.name!r} joins nodes that are joined already")
         self._directions[link.a][link.b] = link.spec.a_to_b
         self._directions[link.b][link.a] = link.spec.b_to_a
+        self._names[frozenset((link.a, link.b))] = link.name
 
     def _check_connected(self) -> None:
         for host in self.hosts:
@@ -261,17 +294,18 @@ class Topology:
 
 
 def network_of(config: Config) -> Topology:
-    """The config's network, members first: all hosts on one switch, or those of each site on a switch of its name.
+    """The config's network, members first: all hosts on one switch, those of each site on a switch of its name, or
+    each on the switch that it names.
 
     Sites that have a link use it, whatever a way over others takes. See ``Topology.with_queues``.
     """
     prefix_length = config.subnet.prefixlen
     hosts = [Host(node.name, "member", node.ip, prefix_length) for node in config.nodes]
     hosts.append(Host(config.client.name, "benchmark", config.client.ip, prefix_length))
-    links = [Link(node.name, node.site or SWITCH_NAME, node.link) for node in config.hosts]
-    links += [Link(link.a, link.b, link.spec) for link in config.site_links]
-    switches = [Switch(name) for name in config.sites or (SWITCH_NAME,)]
-    return Topology(hosts, switches, links, is_direct=True).with_queues()
+    links = [Link(node.name, node.site or node.switch or SWITCH_NAME, node.link) for node in config.hosts]
+    links += [Link(link.a, link.b, link.spec) for link in config.switch_links]
+    switches = [Switch(name) for name in config.sites or config.switches or (SWITCH_NAME,)]
+    return Topology(hosts, switches, links, not config.switches, config.reroute).with_queues()
 
 
 def _longest_delay_ns(direction: DirectionSpec) -> int:

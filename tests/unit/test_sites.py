@@ -71,7 +71,7 @@ def test_a_links_details_go_with_the_delay_and_bandwidth_of_the_site(tmp_path: P
 def test_a_way_may_be_given_for_each_direction_and_with_what_else_its_link_does(tmp_path: Path) -> None:
     own = {"delay": "50ms", "bandwidth": 10, "loss": 0.25}
     config = read(tmp_path, at("eu", "us"), sites={"eu": {"rtt": "2ms"}}, rtt={"eu>us": own, "us>eu": "30ms"})
-    (link,) = config.site_links
+    (link,) = config.switch_links
     assert (link.a, link.b) == ("eu", "us")
     assert link.spec.a_to_b == DirectionSpec(49_500_000, 10 * MBIT, loss=IndependentLoss(0.25))
     assert link.spec.b_to_a == DirectionSpec(29_500_000)
