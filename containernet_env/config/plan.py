@@ -294,6 +294,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "hosts": [asdict(host) for host in plan.hosts],
         "switches": [switch.name for switch in plan.switches],
         "links": [link_values(link) for link in plan.links],
+        **({"reroute": True} if plan.config.reroute else {}),
         "rtt": [asdict(pair) for pair in plan.rtt],
         "largest_member_rtt": plan.largest_member_rtt and asdict(plan.largest_member_rtt),
         plan.store.name: _store_values(plan),
@@ -388,6 +389,10 @@ def config_hash(plan: Plan) -> str:
     if choice.service is not None:
         chosen["service"] = asdict(choice.service)
     more = [] if choice == StoreChoice(choice.kind) else [chosen]
+    if plan.config.switches:
+        more.append({"paths": "least delay"})
+    if plan.config.reroute:
+        more.append({"reroute": True})
     return _digest([plan.store.name, hosts, links, timing | leader, choices, *profile, *more])
 
 

@@ -192,7 +192,12 @@ def _mean(scenario: Scenario, of_put: float, of_range: float) -> float:
 
 
 def _check_scenarios(
-    config: Config, scenario_set: ScenarioSet, options: PlanOptions, store: Store, estimator: Estimator
+    config: Config,
+    topology: Topology,
+    scenario_set: ScenarioSet,
+    options: PlanOptions,
+    store: Store,
+    estimator: Estimator,
 ) -> None:
     """Raise ``ConfigError`` with everything in scenarios that store, members, links or options do not allow."""
     names = [node.name for node in config.nodes]
@@ -206,7 +211,7 @@ def _check_scenarios(
     ]
     findings += _lacking(config, scenario_set, store)
     for place, event in scenario_set.events:
-        refused = _event_refusals(config, event, options)
+        refused = _event_refusals(config, topology, event, options)
         findings += [Finding(place, message, allowed=allowed) for message, allowed in refused]
     for scenario in scenario_set.scenarios:
         if scenario.search is not None and scenario.member in (None, *names):
@@ -247,12 +252,19 @@ def _check_profile(config: Config, options: PlanOptions, store: Store) -> None:
         raise UsageError(f"profile_member={member!r} is no member of {config.path}: it has {', '.join(names)}")
 
 
-def _event_refusals(config: Config, event: Disruption, options: PlanOptions) -> Iterator[tuple[str, str]]:
+def _event_refusals(
+    config: Config, topology: Topology, event: Disruption, options: PlanOptions
+) -> Iterator[tuple[str, str]]:
     names = [node.name for node in config.nodes]
     words = (*DRAWN_TARGETS, *AFFECTED.values())
-    if event.target not in (*words, *names):
-        yield f"is not a member of {config.path}", ", ".join(names)
+    of_links = event.verb in (*SHAPING, "link_down", "link_up")
+    links = [link.name for link in topology.between] if of_links else []
+    if event.target not in (*words, *names, *links):
+        links_too = ", nor a link between its switches" if links else ""
+        yield f"is not a member of {config.path}{links_too}", ", ".join([*names, *links])
         return
+    if event.target in [link.name for link in topology.unused] and not config.reroute:
+        yield "has no effect: no path between two hosts takes it", "a link that some path takes"
     if event.verb == "partition" and len(names) < 2:
         yield "has no other member to be partitioned from", "a topology of two members or more"
     if event.target == "followers" and len(names) < 2:
@@ -261,24 +273,27 @@ def _event_refusals(config: Config, event: Disruption, options: PlanOptions) -> 
         yield "would lose its data, which is on tmpfs", f'"data": "disk" in {config.path}, or freeze'
     if event.verb in ("kill", "restart") and options.engine == "containernet":
         yield "cannot be started again by the original Containernet", "the engine builtin, or freeze"
-    for name, reason in _unshapeable(config, event, options):
+    for name, reason in _unshapeable(topology, event, options):
         yield f"is impossible on the link of {name}: {reason}", "a value that fits the rest of that link"
 
 
-def _unshapeable(config: Config, event: Disruption, options: PlanOptions) -> Iterator[tuple[str, str]]:
+def _unshapeable(topology: Topology, event: Disruption, options: PlanOptions) -> Iterator[tuple[str, str]]:
     if event.verb not in SHAPING:
         return
     refusal = backends.containernet_refusal if options.engine == "containernet" else backends.netem_refusal
     by_kernel = options.engine == "containernet" or options.links == "netem"
-    for node in config.nodes:
-        if event.target in (node.name, *DRAWN_TARGETS):
-            for direction in node.link.sides:
+    members = {member.name for member in topology.members}
+    for link in topology.links:
+        if event.target == (link.a if link.a in members else link.name) or (
+            event.target in DRAWN_TARGETS and link.a in members
+        ):
+            for direction in link.spec.sides:
                 try:
                     reason = refusal(made) if (made := event.shaped(direction)) and by_kernel else None
                 except ValueError as error:
                     reason = str(error)
                 if reason is not None:
-                    yield node.name, reason
+                    yield event.target if link.a not in members else link.a, reason
                     break
 
 
@@ -418,6 +433,10 @@ def _link_notes(topology: Topology, options: PlanOptions) -> Iterator[str]:
         if side.default_queue_frames == MAX_FRAMES
         and product_frames(rtts_ns[name], side.rate_bps or 0, side.overhead_bytes) > MAX_FRAMES
     ]
+    if topology.unused:
+        names = ", ".join(link.name for link in topology.unused)
+        why = "until another link goes down" if topology.reroutes else "so it has no effect"
+        yield f"no path between two hosts takes {names}, {why}, and a run does not prove it"
     if short:
         names = ", ".join(dict.fromkeys(short))
         yield f"the queues of {names} hold {MAX_FRAMES:,} frames, less than the bandwidth-delay product"
@@ -457,7 +476,7 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     estimator = _estimator(topology, config, options, factor)
     dataset, scheduled = Dataset(), []
     if scenario_set is not None:
-        _check_scenarios(config, scenario_set, options, store, estimator)
+        _check_scenarios(config, topology, scenario_set, options, store, estimator)
         dataset = scenario_set.dataset
         chosen = select(scenario_set.scenarios, options.only, options.repeat, options.first_repetition)
         scheduled = [replace(item, identity=scenario_hash(item.scenario, dataset)) for item in chosen]
@@ -594,12 +613,12 @@ def _check_slowed(scenario: Scenario) -> None:
 
 
 def _check_links(config: Config, topology: Topology, options: PlanOptions) -> None:
-    links = topology.links
-    if config.sites and options.engine != "builtin":
-        raise UsageError(f"{config.path}: has sites: got engine={options.engine!r}; allowed: 'builtin'")
+    links, places = topology.links, "sites" if config.sites else "switches"
+    if (config.sites or config.switches) and options.engine != "builtin":
+        raise UsageError(f"{config.path}: has {places}: got engine={options.engine!r}; allowed: 'builtin'")
     if topology.has_loop and options.links == "netem":
         chosen = "got links='netem'; allowed: 'emulator' or 'auto'"
-        raise UsageError(f"{config.path}: the links between its sites close a loop: {chosen}")
+        raise UsageError(f"{config.path}: the links between its {places} close a loop: {chosen}")
     if options.engine == "containernet":
         backends.check(links, options.links)
     if options.links == "netem":

@@ -45,7 +45,7 @@ from containernet_env.model.link import DirectionSpec, LinkSpec, draw_seed
 from containernet_env.model.topology import way_to
 from containernet_env.network.factory import DESCRIPTIONS, LinkFactory, Place, choose, choose_switches
 from containernet_env.network.interface import Interface, enter_neighbours, parse_address, too_many_neighbours
-from containernet_env.network.link import EventHandler
+from containernet_env.network.link import EventHandler, Rerouted, Routes
 
 # The name of the step that removes unlisted containers; errors do not repeat it, since the hosts' steps name theirs.
 CONTAINERS = "containers"
@@ -366,12 +366,12 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
                 routes[at][end] = names[at, following]
         self.set_routes(routes)
 
-    def set_routes(self, routes: Mapping[str, Mapping[str, str]]) -> None:
-        """Forward frames between switches along these: by switch, and by each other one, the link that is taken.
+    def set_routes(self, routes: Routes, rerouted: Rerouted | None = None) -> None:
+        """Forward frames between switches along these; see ``Fabric.route``.
 
         Adding or removing a link between switches replaces them by the routes with the least delay.
         """
-        self.factory.fabric.route(routes)
+        self.factory.fabric.route(routes, rerouted)
 
     def removeLink(self, link: Any = None, node1: Any = None, node2: Any = None) -> None:
         """Remove a link, or the first between two nodes (Containernet's call)."""

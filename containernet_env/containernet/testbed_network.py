@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from containernet_env.config.plan import HostPlan
 from containernet_env.hosts.limits import Limits
 from containernet_env.model.link import LinkSpec
-from containernet_env.network.link import EventHandler
+from containernet_env.network.link import EventHandler, Rerouted, Routes
 from containernet_env.stores.cluster import MemberHost
 
 
@@ -112,7 +112,7 @@ class TestbedNetwork(Protocol):
     def add_link(self, node1: str, node2: str, spec: LinkSpec) -> None:
         """Join two nodes by a link of that spec, seen from ``node1``."""
 
-    def set_routes(self, routes: Mapping[str, Mapping[str, str]]) -> None:
+    def set_routes(self, routes: Routes, rerouted: Rerouted | None = None) -> None:
         """Forward frames between switches along these; see ``Fabric.route``."""
 
     def start(self) -> None:

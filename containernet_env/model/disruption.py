@@ -74,7 +74,7 @@ class Disruption:
     """One event as configured: once, ``at_ns`` after the start of the load, or every ``every_ns`` (the other is
     ``None``), and undone ``for_ns`` later.
 
-    ``target`` is a member's name, one of ``DRAWN_TARGETS`` or of ``AFFECTED``. ``value`` is the delay (one way, ns,
+    ``target`` is the name of a member or of a link between switches, one of ``DRAWN_TARGETS`` or of ``AFFECTED``. ``value`` is the delay (one way, ns,
     each direction), the share of frames that is lost, or the rate (bit/s; ``None`` is unlimited) of the members' links.
     """
 
@@ -196,7 +196,7 @@ class ExecutedEvent:
     verb: Annotated[Verb, "the action; reset: delay, loss or rate are as in the topology again"]
     target: Annotated[str, "as configured"]
     value: Annotated[int | float | None, "of delay (ns), loss (ratio) or rate (bit/s; null is unlimited)"]
-    members: Annotated[tuple[str, ...], "the affected members"]
+    members: Annotated[tuple[str, ...], "the affected members, or the link between switches"]
     asked_ns: Annotated[int | None, "when it was due, since the load began; null at the end of the scenario"]
     at_ns: Annotated[int | None, "when it took effect; null if it did not"]
     since_start_ns: Annotated[int | None, "when it took effect, since the load began"]
@@ -260,24 +260,34 @@ leader, two of the leader and another member."""
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """One ``member`` from ``began_ns`` until ``ended_ns`` (infinite if nothing ended it).
+    """One ``member``, or a link between switches, from ``began_ns`` until ``ended_ns`` (infinite if nothing ended it).
 
-    ``leader`` led right before. ``wait_ns`` is how much longer an answer over the member's link may take: infinite
-    where none may come.
+    ``leader`` led right before. ``wait_ns`` is how much longer an answer over the member's link, or that link, may take:
+    infinite where none may come. ``unplugged``: the link is down.
     """
 
     member: str
     leader: str | None
     killed: bool
+    unplugged: bool
     began_ns: int
     ended_ns: float
     wait_ns: float
 
 
-def explains_election(done: Disruptions, size: int, election_ns: int) -> bool:
-    """Whether a leader of ``size`` members was killed, or kept from a majority for long enough to lose its lead."""
+Crossed = Callable[[str, str, Collection[str]], Collection[str]]
+"""The names of the links that frames take between two members, there and back, while some links are down."""
+
+
+def explains_election(done: Disruptions, members: Collection[str], crossed: Crossed, election_ns: int) -> bool:
+    """Whether a leader was killed, or kept from a majority of ``members`` for long enough to lose its lead."""
     outages = list(_outages(done))
-    return any(_ends_lead(outage, outages, size, election_ns) for outage in outages)
+    return any(
+        _ends_lead(outage, leader, outages, members, crossed, election_ns)
+        for outage in outages
+        for leader in ([outage.member] if outage.leader is None else [outage.leader])
+        for leader in ([leader] if leader in members else members)
+    )
 
 
 def failures_explained(load: LoadResult | None, done: Disruptions | None, election_ns: int, timeout_ns: int) -> bool:
@@ -297,9 +307,10 @@ def failures_explained(load: LoadResult | None, done: Disruptions | None, electi
     return bool(begins_ns) and not load.bad_before(min(begins_ns))
 
 
-def _ends_lead(new: Outage, outages: Sequence[Outage], size: int, election_ns: int) -> bool:
+def _ends_lead(
+    new: Outage, leader: str, outages: Sequence[Outage], members: Collection[str], crossed: Crossed, election_ns: int
+) -> bool:
     """Whether the leader at the beginning of an outage can have lost its lead by it and the outages in force."""
-    leader = new.member if new.leader is None else new.leader
     if new.killed and new.member == leader:
         return True
     until_ns = new.began_ns + election_ns / _BACKOFF
@@ -307,12 +318,13 @@ def _ends_lead(new: Outage, outages: Sequence[Outage], size: int, election_ns: i
     for outage in outages:
         if outage.began_ns <= new.began_ns and outage.ended_ns >= until_ns:
             waits_ns[outage.member] += outage.wait_ns
-    own_ns = waits_ns.pop(leader, 0.0)
-    if own_ns >= election_ns:
-        reached = 1
-    else:
-        reached = size - sum(own_ns + wait_ns >= election_ns for wait_ns in waits_ns.values())
-    return 2 * reached <= size
+    down = {outage.member for outage in outages if outage.unplugged and outage.member in waits_ns} - {*members}
+    lost = sum(
+        sum(waits_ns.get(name, 0.0) for name in {leader, member, *crossed(leader, member, down)}) >= election_ns
+        for member in members
+        if member != leader
+    )
+    return 2 * (len(members) - lost) <= len(members)
 
 
 def _outages(done: Disruptions) -> Iterator[Outage]:
@@ -325,7 +337,8 @@ def _outages(done: Disruptions) -> Iterator[Outage]:
             for name in item.members:
                 ends = (_end_ns(item, name, at_ns, later) for at_ns, later in items[index + 1 :])
                 ended_ns = next((end_ns for end_ns in ends if end_ns is not None), math.inf)
-                yield Outage(name, item.leader, item.verb == "kill", began_ns, ended_ns, wait_ns)
+                is_down = item.verb == "link_down"
+                yield Outage(name, item.leader, item.verb == "kill", is_down, began_ns, ended_ns, wait_ns)
 
 
 def _end_ns(item: ExecutedEvent, member: str, at_ns: int, later: ExecutedEvent) -> int | None:

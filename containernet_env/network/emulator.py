@@ -25,7 +25,7 @@ from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, Indep
 from containernet_env.model.usage import SIDES, emulator_counters, link_counters
 from containernet_env.network.interface import Interface, Port
 from containernet_env.network.kernel import Uplink
-from containernet_env.network.link import EventHandler, Fabric, ShapedLink, check_held, counters_of
+from containernet_env.network.link import EventHandler, Fabric, Rerouted, Routes, ShapedLink, check_held, counters_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -227,6 +227,10 @@ class LinkEmulator:
         self._stopping = False
         self._lock = clock.Lock()
         self.hello: dict[str, Any] = {}
+        # See `Fabric.route`; the links between switches that are down.
+        self._rerouted: Rerouted | None = None
+        self._down: frozenset[str] = frozenset()
+        self._routing = clock.Lock()
 
     @property
     def pid(self) -> int | None:
@@ -277,6 +281,21 @@ class LinkEmulator:
         if self._client is None:
             raise RunError(f"link emulator: {op}: it has not been started")
         return self._client.request(op, deadline_s, **fields)
+
+    def route(self, routes: Routes, rerouted: Rerouted | None) -> None:
+        """See ``Fabric.route``."""
+        with self._routing:
+            self.request("routes", switches=routes)
+            self._rerouted = rerouted
+
+    def plug_between(self, name: str, up: bool) -> int:
+        """Take a link between switches down or up, with the routes that frames take then; when (monotonic, ns)."""
+        with self._routing:
+            down = self._down - {name} if up else self._down | {name}
+            routes = None if self._rerouted is None else self._rerouted(down)
+            at_ns = self.request("link_state", name=name, up=up, switches=routes).at_ns
+            self._down = down
+        return at_ns
 
     def answers(self, timeout_s: float) -> bool:
         """Whether it answers in time, its data thread too; true of one that has not been started."""
@@ -496,6 +515,8 @@ class EmulatedLink(ShapedLink):
 
     def set_up(self, up: bool) -> int:
         """See ``ShapedLink``."""
+        if not any(isinstance(end, Interface) for end in self.ends):
+            return self._emulator.plug_between(self.name, up)
         return self._emulator.request("link_state", name=self.name, up=up).at_ns
 
     def set_mtu(self, end: Interface, size_bytes: int) -> None:
@@ -539,9 +560,9 @@ class EmulatorFabric(Fabric):
         # Before its start there is no partition.
         return self._emulator().request("heal").at_ns if self._emulator().hello else clock.monotonic_ns()
 
-    def route(self, routes: Mapping[str, Mapping[str, str]]) -> None:
+    def route(self, routes: Routes, rerouted: Rerouted | None = None) -> None:
         """See ``Fabric``."""
-        self._emulator().request("routes", switches=routes)
+        self._emulator().route(routes, rerouted)
 
     def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
         """See ``Fabric``: of all its links, whichever are given."""

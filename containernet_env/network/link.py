@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -141,6 +141,12 @@ class ShapedLink(ABC):
         return self.apply(spec)
 
 
+Routes = Mapping[str, Mapping[str, str]]
+"""By switch, and by each other one that frames have to reach, the link to take."""
+Rerouted = Callable[[Collection[str]], Routes]
+"""The routes while the links of these names are down."""
+
+
 class Fabric(ABC):
     """Operations on all links of one network."""
 
@@ -152,8 +158,12 @@ class Fabric(ABC):
     def heal(self) -> int:
         """End the partition; without one, nothing changes."""
 
-    def route(self, routes: Mapping[str, Mapping[str, str]]) -> None:
-        """Forward frames between switches along these routes: by switch, and by each other one, the link to take."""
+    def route(self, routes: Routes, rerouted: Rerouted | None = None) -> None:
+        """Forward frames between switches along these routes.
+
+        With ``rerouted`` the routes are replaced by those that it gives at the moment at which a link between switches
+        goes down or up; without it, frames over a link that is down are lost.
+        """
         raise UsageError("switches whose links close a loop need links by the link emulator")
 
     @abstractmethod

@@ -70,41 +70,46 @@ def at_once(links: Sequence[Call], signals: Sequence[Call], links_at_once: bool,
 
 @dataclass(eq=False)
 class Faults:
-    """The actions on ``members``; those that take effect return when (CLOCK_MONOTONIC, ns). Raises ``RunError``.
+    """The actions on ``members``, and on links; those that take effect return when (CLOCK_MONOTONIC, ns). Raises
+    ``RunError``.
 
     ``partition`` keeps sets of members apart, replacing an earlier partition, and ``heal`` ends it; all other hosts
     reach each other.
-    ``links`` are the plan's, of the members by name, in config order. ``links_at_once``: whether a change of a link
-    takes effect when its call begins, as with the emulator, or when it returns. ``give_up`` receives why the testbed
-    cannot be restored: no further measurement on it is possible then.
+    ``links`` are the plan's, of the members by name, in config order, ``between`` those between switches by their own:
+    ``targets`` are both. ``links_at_once``: whether a change of a link takes effect when its call begins, as with the
+    emulator, or when it returns. ``give_up`` receives why the testbed cannot be restored: no further measurement on it
+    is possible then.
     """
 
     _net: TestbedNetwork
     _hosts: Mapping[str, TestbedHost]
     _links: Mapping[str, Link]
+    between: Mapping[str, Link]
     restart: Callable[[str, Callable[[], None], Broken], int]
     give_up: Callable[[str], None]
 
     def __post_init__(self) -> None:
         self.members = tuple(self._links)
+        self._linked = {**self._links, **self.between}
+        self.targets = tuple(self._linked)
         self.links_at_once: bool = self._net.links_kind == "emulator"
         self.partition, self.heal = self._net.partition, self._net.heal
 
-    def set_link_up(self, member: str, up: bool) -> int:
-        """Unplug its link, or plug it in."""
-        link = self._links[member]
+    def set_link_up(self, target: str, up: bool) -> int:
+        """Unplug the link of a member or that link, or plug it in."""
+        link = self._linked[target]
         return self._net.set_link_up(link.a, link.b, up)
 
-    def shape(self, member: str, event: Disruption) -> int:
+    def shape(self, target: str, event: Disruption) -> int:
         """Give its link the delay, loss or rate of an event, both directions."""
-        return self._change(member, [event.verb], event.shaped)
+        return self._change(target, [event.verb], event.shaped)
 
-    def unshape(self, member: str, verbs: Sequence[Verb]) -> int:
+    def unshape(self, target: str, verbs: Sequence[Verb]) -> int:
         """Reset these of delay, loss and rate to the topology's values."""
-        return self._change(member, verbs, lambda planned: planned)
+        return self._change(target, verbs, lambda planned: planned)
 
-    def _change(self, member: str, verbs: Sequence[Verb], value: Callable[[DirectionSpec], DirectionSpec]) -> int:
-        link, fields = self._links[member], [SHAPING[verb].field for verb in verbs]
+    def _change(self, target: str, verbs: Sequence[Verb], value: Callable[[DirectionSpec], DirectionSpec]) -> int:
+        link, fields = self._linked[target], [SHAPING[verb].field for verb in verbs]
         sides = {"a_to_b": value(link.spec.a_to_b), "b_to_a": value(link.spec.b_to_a)}
         changes = {side: {field: getattr(spec, field) for field in fields} for side, spec in sides.items()}
         return self._net.link_between(link.a, link.b).change_directions(changes)
@@ -118,17 +123,17 @@ class Faults:
         """Return once the kernel reports this state."""
         self._hosts[member].wait_frozen(frozen)
 
-    def check(self, member: str) -> None:
+    def check(self, target: str) -> None:
         """Raise ``RunError`` unless its link is up in the system and has the topology's values.
 
         Each change was read back when made; this checks that all were reverted.
         """
-        planned = self._links[member]
+        planned = self._linked[target]
         link = self._net.link_between(planned.a, planned.b)
         if not link.statistics()["up"]:
-            raise RunError(f"the link of {member} is down")
+            raise RunError(f"the link {planned.name} is down")
         if link.spec != planned.spec:
-            raise RunError(f"the link of {member} is {link.spec}, not {planned.spec}")
+            raise RunError(f"the link {planned.name} is {link.spec}, not {planned.spec}")
 
 
 START_POLL_S = 0.02
@@ -304,11 +309,13 @@ class Disruptor:
         return set().union(*self._parted.values()) if verb == "heal" else set(self._struck[verb])
 
     def _targets(self, act: _Act, leader: str | None) -> tuple[str, ...]:
-        """The members that an event is about, in config order."""
+        """The members or the link that an event is about, in config order."""
         event = act.event
         if event.verb in AFFECTED:
             struck = self._struck_by(event.verb)
-            wanted = struck & {event.target} if event.target in self._faults.members else struck
+            wanted = struck & {event.target} if event.target in self._faults.targets else struck
+        elif event.target in self._faults.between:
+            wanted = {event.target} - (self._struck["link_up"] if event.verb == "link_down" else set())
         else:
             living = list(self._cluster.endpoints)
             if event.verb in ("freeze", "link_down"):
@@ -322,7 +329,7 @@ class Disruptor:
                     wanted = {self._random.choice(living)} if living else set()
                 case name:
                     wanted = {name} & set(living)
-        return tuple(name for name in self._faults.members if name in wanted)
+        return tuple(name for name in self._faults.targets if name in wanted)
 
     # --- acting ------------------------------------------------------------------------------------------------
 
@@ -466,7 +473,7 @@ class Disruptor:
             acts = []
             for verb in step:
                 if struck := self._struck_by(verb):
-                    named = tuple(name for name in self._faults.members if name in struck)
+                    named = tuple(name for name in self._faults.targets if name in struck)
                     event = Disruption(verb=verb, target=" ".join(named))
                     acts.append(_Act(event, verb, Due(0, -1, 1), "end", named))
             self._fire(acts, 0)

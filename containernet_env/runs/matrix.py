@@ -297,8 +297,9 @@ class Matrix:
         latency_s = outcome.floor_s or (load.median_s if load is not None else None)
         done = outcome.disruptions
         killed, stopped = (done.killed, done.stopped) if done is not None else ((), ())
+        network = self._target.plan.topology
         is_explained = real.disruptions is not None and explains_election(
-            real.disruptions, self._target.cluster.size, self._election_ns
+            real.disruptions, [member.name for member in network.members], network.crossed, self._election_ns
         )
         if self._target.unseen is not None:
             yield Finding("unseen", "unknown", self._target.unseen)

@@ -43,7 +43,8 @@ def standing_key(plan: Plan) -> str:
     hosts = [_started(host, plan.run_id) if is_live else host for host in plan.hosts]
     links = [(link.a, link.b, _fixed(link.spec, plan) if is_live else link.spec) for link in plan.links]
     options = replace(plan.options, run_id="", seed=0, first_repetition=1)
-    text = repr((options, hosts, links, plan.topology.routes(), plan.config.store, plan.dataset))
+    routes = plan.topology.routes(), plan.topology.reroutes
+    text = repr((options, hosts, links, routes, plan.config.store, plan.dataset))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -189,7 +189,8 @@ class Testbed(Target):
     def faults(self) -> Faults:
         members = {host.name for host in self.plan.topology.members}
         links = {link.a: link for link in self.plan.links if link.a in members}
-        return Faults(self.net, self.hosts, links, self._restart_member, self.fail)
+        between = {link.name: link for link in self.plan.topology.between}
+        return Faults(self.net, self.hosts, links, between, self._restart_member, self.fail)
 
     def _restart_member(self, name: str, ready: Callable[[], None], broken: Broken) -> int:
         """Restart a killed member; return the moment at which it was resumed.
@@ -308,6 +309,7 @@ class Testbed(Target):
             if change.links:
                 for link in change.links:
                     self.net.link_between(link.a, link.b).change_directions(all_fields(link.spec))
+                self._route()
                 for host in self.hosts.values():
                     netns.forget_paths(host.pid)
                 self._event("links_changed", f"{len(change.links)} links, read back")
@@ -346,11 +348,15 @@ class Testbed(Target):
             self.net.add_switch(switch.name)
         for link in self.plan.links:
             self.net.add_link(link.a, link.b, link.spec)
-        if self.plan.topology.has_loop:
-            self.net.set_routes(self.plan.topology.routes())
+        self._route()
         self.net.start()
         self.net.staticArp()
         self._set_tcp(self.plan.hosts)
+
+    def _route(self) -> None:
+        topology = self.plan.topology
+        if topology.has_loop:
+            self.net.set_routes(topology.routes(), topology.routes if topology.reroutes else None)
 
     def _set_tcp(self, plans: Sequence[HostPlan]) -> None:
         """Set the configured TCP of these hosts, and check that their connections use it."""

@@ -211,12 +211,13 @@ func (e *Emulator) setLink(r struct {
 
 func (e *Emulator) linkState(r struct {
 	named
-	Up *bool `json:"up"`
+	Up       *bool                        `json:"up"`
+	Switches map[string]map[string]string `json:"switches"`
 }) (any, int64, error) {
 	if r.Up == nil {
 		return nil, 0, errors.New("up: the field is missing")
 	}
-	return e.link(r.Name, func(nowNS int64) error { return e.fabric.SetLinkUp(r.Name, *r.Up, nowNS) })
+	return e.link(r.Name, func(nowNS int64) error { return e.fabric.SetLinkUp(r.Name, *r.Up, r.Switches, nowNS) })
 }
 
 func (e *Emulator) removeLink(r named) (any, int64, error) {

@@ -209,6 +209,40 @@ func TestRoutesDecideAndLinksThatGoAreNotTakenAnyMore(t *testing.T) {
 	n.checkNothingIsLeft()
 }
 
+// A link that goes down with other routes: what was on it is lost, what was on its way there follows the new routes from
+// the next switch on, also back, and whatever comes later takes them at once; until it comes up with the old ones.
+func TestFramesTakeOtherWaysFromTheMomentThatALinkGoesDown(t *testing.T) {
+	n := routedTriangle(t) // ab takes 1, bc 10, ca 100
+	direct := map[string]map[string]string{
+		"a": {"b": "ab", "c": "ab"}, "b": {"a": "ab", "c": "bc"}, "c": {"a": "bc", "b": "bc"}}
+	around := map[string]map[string]string{
+		"a": {"b": "ab", "c": "ca"}, "b": {"a": "ab", "c": "ab"}, "c": {"a": "ca", "b": "ca"}}
+	assert.OK(t, n.SetRoutes(direct))
+	for i := range byte(3) { // they learn where each is
+		n.send(fmt.Sprint("h", i), frame(255, i, "f"), 0)
+	}
+	n.Advance(ms)
+	for i := range 3 {
+		n.received(fmt.Sprint("h", i))
+	}
+	n.send("h0", frame(2, 0, "lost"), ms)
+	n.send("h0", frame(2, 0, "back"), ms+5)
+	n.Advance(ms + 5)
+	assert.OK(t, n.SetLinkUp("bc", false, around, ms+5))
+	n.send("h0", frame(2, 0, "later"), ms+6)
+	n.Advance(2 * ms)
+	n.expect("h2", fmt.Sprintf("later@%d back@%d", ms+6+100, ms+5+1+1+100))
+	assert.Equal(t, n.links["bc"].directions[0].Drops[DropCut], 1, "frames lost on the link")
+	assert.Equal(t, n.State().Switches["b"].Filtered, 0, "frames that may not go back")
+	assert.OK(t, n.SetLinkUp("bc", true, direct, 2*ms))
+	n.send("h0", frame(2, 0, "x"), 2*ms)
+	n.Advance(3 * ms)
+	n.expect("h2", fmt.Sprintf("x@%d", 2*ms+11))
+	err := n.SetLinkUp("bc", false, map[string]map[string]string{"a": {"c": "ab"}}, 3*ms)
+	assert.That(t, err != nil && n.links["bc"].adminUp, "refused routes leave a link as it is: %v", err)
+	n.checkNothingIsLeft()
+}
+
 // What a host flooded before it was unplugged is dropped, since nothing tells any more which way it may take.
 func TestAHostThatGoesLeavesNoFrameInARoutedNetwork(t *testing.T) {
 	for _, remove := range []func(n *network){
@@ -240,7 +274,7 @@ func TestFramesUnderWayDoNotMoveAStation(t *testing.T) {
 	n.expect("h1", fmt.Sprintf("z@%d", ms+1))
 	n.send("h2", frame(255, 8, "x"), 2*ms)
 	n.Advance(2 * ms)
-	assert.OK(t, n.SetLinkUp("l2", false, 2*ms))
+	assert.OK(t, n.SetLinkUp("l2", false, nil, 2*ms))
 	n.Advance(3 * ms)
 	for address := range n.addresses.behind {
 		assert.That(t, address&0xff != 8, "learned behind a link that is down")

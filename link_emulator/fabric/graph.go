@@ -237,10 +237,13 @@ func (f *Fabric) SetLink(name string, changes [2]*Change, nowNS int64) error {
 	return nil
 }
 
-// SetLinkUp takes a link down or up. When it goes down, frames in flight are lost, as with a cut cable; frames offered
-// while it is down are dropped and counted.
-func (f *Fabric) SetLinkUp(name string, up bool, nowNS int64) error {
+// SetLinkUp takes a link down or up and, unless they are nil, replaces the routes at the same moment. When it goes down,
+// frames in flight are lost, as with a cut cable; frames offered while it is down are dropped and counted.
+func (f *Fabric) SetLinkUp(name string, up bool, routes map[string]map[string]string, nowNS int64) error {
 	link, err := f.link(name)
+	if err == nil && routes != nil {
+		err = f.SetRoutes(routes)
+	}
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func play(t testing.TB, script []byte) {
 		link := fmt.Sprintf("l%d", argument%5)
 		switch code % 16 {
 		case 0:
-			assert.OK(n.t, n.SetLinkUp(link, argument%2 == 0, now))
+			assert.OK(n.t, n.SetLinkUp(link, argument%2 == 0, nil, now))
 		case 1:
 			change := Change{Params: model.Params{DelayNS: 1 + argument*5000, RateBPS: input.Limit(1e6 + argument*1e7),
 				QueueBytes: input.Limit(1 + argument*100)}, Restart: true}

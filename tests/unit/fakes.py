@@ -160,6 +160,8 @@ class FakeFaults:
     def __init__(self, cluster: FakeCluster, links_at_once: bool = True) -> None:
         self.cluster = cluster
         self.members: tuple[str, ...] = MEMBERS
+        self.between: tuple[str, ...] = ("core-edge",)
+        self.targets = (*self.members, *self.between)
         self.links_at_once = links_at_once
         self.done: list[tuple[str, Any]] = []
         self.refused: dict[str, str] = {}
@@ -511,6 +513,7 @@ class Bench:
         self.target.on_event = lambda kind, text, subject=None: self.events.append((kind, subject))
         options = PlanOptions(2, retry_invalid=retries, profile=profile, profile_member=profile_member)
         plan = SimpleNamespace(scenarios=planned, dataset=Dataset(8, 256, 1000), options=options, dilation=dilation)
+        plan.topology = PLAN.topology
         self.target.plan = self.target.emulated = plan
         self.matrix = Matrix(
             self.target,

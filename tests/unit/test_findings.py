@@ -273,7 +273,8 @@ def carried(
 
 def explained(*items: ExecutedEvent, size: int = 3) -> bool:
     """By an election timeout of 1 s."""
-    return explains_election(Disruptions("1", items), size, 1000 * MS)
+    members = [f"etcd{number}" for number in range(1, size + 1)]
+    return explains_election(Disruptions("1", items), members, lambda a, b, down: (), 1000 * MS)
 
 
 kill, restart, freeze, thaw, partition = (
