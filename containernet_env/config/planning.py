@@ -284,16 +284,15 @@ def _unshapeable(topology: Topology, event: Disruption, options: PlanOptions) ->
     by_kernel = options.engine == "containernet" or options.links == "netem"
     members = {member.name for member in topology.members}
     for link in topology.links:
-        if event.target == (link.a if link.a in members else link.name) or (
-            event.target in DRAWN_TARGETS and link.a in members
-        ):
+        owner = link.a if link.a in members else link.name
+        if event.target == owner or (event.target in DRAWN_TARGETS and owner in members):
             for direction in link.spec.sides:
                 try:
                     reason = refusal(made) if (made := event.shaped(direction)) and by_kernel else None
                 except ValueError as error:
                     reason = str(error)
                 if reason is not None:
-                    yield event.target if link.a not in members else link.a, reason
+                    yield owner, reason
                     break
 
 

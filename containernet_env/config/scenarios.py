@@ -196,7 +196,9 @@ class RawEvent(Section):
         default=None,
     )
     rate: int | None = keyed(kinds.BANDWIDTH, "bandwidth of the members' links in Mbit/s, each direction", default=None)
-    of: str | None = keyed(kinds.one_of_or_name(*DRAWN_TARGETS, "down"), "whose links", default=None)
+    of: str | None = keyed(
+        kinds.one_of_or_name(*DRAWN_TARGETS, "down", or_link=True), "whose links, or which one", default=None
+    )
 
     @property
     def _actions(self) -> list[str]:
@@ -244,7 +246,7 @@ class RawEvent(Section):
     def _links_have_an_owner(self) -> None:
         links = [key for key in self._actions if key in _OF_LINKS]
         if links and self.of is None:
-            refuse("is missing", f"whose link: {', '.join(DRAWN_TARGETS)} or a member's name", "of")
+            refuse("is missing", f"whose link: {', '.join(DRAWN_TARGETS)} or a name", "of")
         if self._actions and not links and self.of is not None:
             refuse(f"is given beside {self._actions[0]}", f"only beside {', '.join(_OF_LINKS)}", "of")
 
@@ -253,9 +255,9 @@ class RawEvent(Section):
         if not self._actions or self.of is None:
             return
         if self.link == "up" and self.of in DRAWN_TARGETS:
-            refuse("is not known to be down", '"down", which is all that are, or a member\'s name', "of")
+            refuse("is not known to be down", '"down", which is all that are, or a name', "of")
         if self.link != "up" and self.of == "down":
-            refuse("is given without link up", f"{', '.join(DRAWN_TARGETS)} or a member's name", "of")
+            refuse("is given without link up", f"{', '.join(DRAWN_TARGETS)} or a name", "of")
 
     @rule
     def _only_what_is_done_can_be_undone(self) -> None:

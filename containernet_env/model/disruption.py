@@ -74,8 +74,9 @@ class Disruption:
     """One event as configured: once, ``at_ns`` after the start of the load, or every ``every_ns`` (the other is
     ``None``), and undone ``for_ns`` later.
 
-    ``target`` is the name of a member or of a link between switches, one of ``DRAWN_TARGETS`` or of ``AFFECTED``. ``value`` is the delay (one way, ns,
-    each direction), the share of frames that is lost, or the rate (bit/s; ``None`` is unlimited) of the members' links.
+    ``target`` is the name of a member or of a link between switches, one of ``DRAWN_TARGETS`` or of ``AFFECTED``.
+    ``value`` is the delay (one way, ns, each direction), the share of frames that is lost, or the rate (bit/s; ``None``
+    is unlimited) of the members' links or of that link.
     """
 
     verb: Verb
@@ -262,8 +263,8 @@ leader, two of the leader and another member."""
 class Outage:
     """One ``member``, or a link between switches, from ``began_ns`` until ``ended_ns`` (infinite if nothing ended it).
 
-    ``leader`` led right before. ``wait_ns`` is how much longer an answer over the member's link, or that link, may take:
-    infinite where none may come. ``unplugged``: the link is down.
+    ``leader`` led right before. ``wait_ns`` is how much longer an answer over the member's link, or that link, may
+    take: infinite where none may come. ``unplugged``: the link is down.
     """
 
     member: str
