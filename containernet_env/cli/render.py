@@ -6,7 +6,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, permutations
 from pathlib import Path
 
 from rich.console import Console
@@ -21,7 +21,7 @@ from containernet_env.model.link import LinkSpec
 from containernet_env.model.names import listed
 from containernet_env.model.proof import directions_text
 from containernet_env.model.scenario import Scenario
-from containernet_env.model.topology import PROBE_FRAME_BYTES, Link, RttExpectation
+from containernet_env.model.topology import PROBE_FRAME_BYTES, Hop, Link, RttExpectation, Topology
 from containernet_env.network.gate import plan_for
 from containernet_env.results import capacity
 from containernet_env.results.capacity import Carried, by_emulator, carried, helps_text, rounded
@@ -33,8 +33,8 @@ _INDENT = 2
 
 def render_topology(plan: Plan, console: Console, *, links: bool = True) -> None:
     """Print the output of `check`: hosts and limits, links with further settings, expected RTTs, etcd's timing."""
-    members, sites = len(plan.config.nodes), len(plan.config.sites)
-    where = f"at {sites} sites" if sites > 1 else f"on {plan.switches[0].name}"
+    members, places = len(plan.config.nodes), len(plan.switches)
+    where = f"{_at(plan)[0]} {places} {_at(plan)[1]}" if places > 1 else f"on {plan.switches[0].name}"
     _say(
         console,
         f"{plan.config.path}: {members} member{'s' if members > 1 else ''} and the client {where}, "
@@ -46,8 +46,10 @@ def render_topology(plan: Plan, console: Console, *, links: bool = True) -> None
     # As the config has it: the plan's links have a queue limit of their own.
     if links and any(_says_more(host.link) for host in plan.config.hosts):
         render_section(console, "Links", _links_table(plan.links))
-    elif links and sites > 1:
-        render_section(console, "Links between sites", _links_table(plan.links[len(plan.config.hosts) :]))
+    elif links and places > 1:
+        render_section(console, f"Links between {_at(plan)[1]}", _links_table(plan.topology.between))
+    if places > 1:
+        render_section(console, f"Paths between {_at(plan)[1]}", *_paths(plan.topology))
     lines = [plan.timing.long, f"data on {plan.config.etcd.data}"]
     if plan.config.etcd.leader is not None:
         lines.append(f"leadership is moved to {plan.config.etcd.leader} before each scenario")
@@ -105,13 +107,59 @@ def _says_more(link: LinkSpec) -> bool:
     return link.a_to_b != link.b_to_a or any(set(side.words) - {"delay", "bandwidth"} for side in link.sides)
 
 
+def _at(plan: Plan) -> tuple[str, str, str]:
+    """In words: at its sites, or on its switches; the heading of a host's."""
+    return ("at", "sites", "site") if plan.config.sites else ("on", "switches", "switch")
+
+
+_MOST_PATHS = 60
+
+
+def _paths(topology: Topology) -> Iterator[Table | str]:
+    """The paths of more than one link, then what happens where a link goes down."""
+    ends = list(permutations((switch.name for switch in topology.switches), 2))
+    paths = {pair: hops for pair in ends if len(hops := topology.hops(*pair)) > 1}
+    # The way back is not shown again where it is the same.
+    shown = [hops for (a, b), hops in paths.items() if a < b or not _is_back(hops, paths.get((b, a)))]
+    if shown:
+        yield f"by the {'fewest links' if topology.is_direct else 'least delay'}; the others have a link of their own:"
+        yield _paths_table([((), hops) for hops in shown[:_MOST_PATHS]])
+    else:
+        yield "all have a link of their own"
+    if len(shown) > _MOST_PATHS:
+        yield f"and {len(shown) - _MOST_PATHS} more"
+    if topology.reroutes:
+        yield "while a link is down, frames take the best path without it (reroute):"
+        down = [((link.name,), topology.hops(link.a, link.b, [link.name])) for link in topology.between]
+        yield _paths_table(down[:_MOST_PATHS], "down")
+    else:
+        yield "while a link is down, frames that would take it are lost"
+
+
+def _paths_table(paths: Iterable[tuple[Sequence[str], Sequence[Hop]]], *headings: str) -> Table:
+    """Paths, each with more cells before it; one of a single link is where there is no other way."""
+    shown = table(*headings, "from", "to", "over", ">delay")
+    for cells, hops in paths:
+        over, delay = " ".join(hop.receiver for hop in hops[:-1]), sum(hop.spec.delay_ns for hop in hops)
+        there = (over, format_duration(delay)) if over else ("no other way", "lost")
+        shown.add_row(*cells, hops[0].sender, hops[-1].receiver, *there)
+    return shown
+
+
+def _is_back(hops: Sequence[Hop], others: Sequence[Hop] | None) -> bool:
+    """Whether others are the same way in the opposite direction, and take as long."""
+    return others is not None and [(hop.sender, hop.receiver, hop.spec.delay_ns) for hop in hops] == [
+        (hop.receiver, hop.sender, hop.spec.delay_ns) for hop in reversed(others)
+    ]
+
+
 def _hosts_table(plan: Plan) -> Table:
-    sites = ["site"] * bool(plan.config.sites)
+    sites = [_at(plan)[2]] * bool(plan.config.sites or plan.config.switches)
     shown = table("host", *sites, "address", ">cpus", ">memory", ">bandwidth", ">delay")
     for node in plan.config.hosts:
         shown.add_row(
             node.name,
-            *[node.site or ""] * len(sites),
+            *[node.site or node.switch or ""] * len(sites),
             f"{node.ip}",
             "unlimited" if node.cpus is None else format_number(node.cpus),
             "unlimited" if node.memory_bytes is None else describe_size(node.memory_bytes),

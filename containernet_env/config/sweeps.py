@@ -59,15 +59,16 @@ Level = Literal["topology", "scenario"]
 CLIENT = "client"
 MEMBERS = "members"
 """The axis of the number of members."""
-SITE = "site"
-"""The axis of one host's site."""
+_PLACES = {"site": "sites", "switch": "switches"}
+"""The axes of one host's place, and the keys of all places."""
 STORE = "store"
 """The axis of stores, of their versions and flags."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Something that a sweep varies. ``host`` is a member's name or ``client`` where it is about that one alone.
+    """Something that a sweep varies. ``host`` is a member's name, that of a link between switches, or ``client`` where
+    it is about that one alone.
 
     ``schema`` is the JSON Schema of one value; any, if it varies.
     """
@@ -89,12 +90,17 @@ def _in_link(key: str) -> tuple[Location, ...]:
 _HOST: Mapping[str, tuple[Location, ...]] = {
     "link_delay": _in_link("delay"),
     **{key: _in_link(key) for key in keys_of(RawDirection) if key not in ("delay", "seed")},
-    **{key: ((key,),) for key in ("cpus", "mem", SITE)},
+    **{key: ((key,),) for key in ("cpus", "mem", *_PLACES)},
 }
 DATASET_KEYS = "dataset.keys"
 # A load has one of these: the one that is set takes the place of the others.
 _LENGTHS = ("total", "duration", "search")
-_HOST_AXIS = re.compile(rf"({NAME_PATTERN})\.({'|'.join(_HOST)})")
+# Where a link between switches has them, under each of its directions.
+_BETWEEN: Mapping[str, str] = {
+    "link_delay": "delay",
+    **{key: key for key in keys_of(RawDirection) if key not in ("delay", "seed", "uplink")},
+}
+_HOST_AXIS = re.compile(rf"({NAME_PATTERN}(?:-{NAME_PATTERN})?)\.({'|'.join(_HOST)})")
 
 
 def _keys_of(level: Level, model: type, *but: str) -> dict[str, Axis]:
@@ -112,7 +118,7 @@ AXES: Mapping[str, Axis] = {
     axis.name: axis
     for axis in (
         Axis(MEMBERS, "topology", MEMBERS, "count", {"type": "integer", "minimum": 1, "maximum": MAX_NODES}),
-        *(_OF_HOST[key] for key in _HOST if key != SITE),
+        *(_OF_HOST[key] for key in _HOST if key not in _PLACES),
         *(replace(_OF_HOST[key], name=f"{CLIENT}.{key}", host=CLIENT) for key in _HOST),
         *_SETTINGS.values(),
         Axis(STORE, "topology", STORE, None, {}),
@@ -120,7 +126,7 @@ AXES: Mapping[str, Axis] = {
         Axis(DATASET_KEYS, "scenario", "keys", "count", schema_of_key(Dataset, "keys"), "dataset"),
     )
 }
-"""Every axis by its name, but for those of one member (``etcd2.cpus``); see `axis_of`."""
+"""Every axis by its name, but for those of one member or link (``etcd2.cpus``, ``eu-us.loss``); see `axis_of`."""
 
 
 def axis_of(name: str) -> Axis | None:
@@ -139,7 +145,7 @@ def axis_name(name: str) -> str:
     if axis_of(name) is not None:
         return name
     host, dot, key = name.rpartition(".")
-    alone = find(key, list(_HOST)) if dot and re.fullmatch(NAME_PATTERN, host) else None
+    alone = find(key, list(_HOST)) if dot and _HOST_AXIS.fullmatch(f"{host}.{next(iter(_HOST))}") else None
     return f"{host}.{alone}" if alone else find(name, list(AXES)) or name
 
 
@@ -164,9 +170,10 @@ def set_value(document: dict[str, Any], axis: Axis, value: Any) -> list[Location
     else:
         if axis.level == "scenario":
             _leave_out_others(document["scenarios"][0], axis.key)
-        if axis.key == SITE and value not in document.get("sites", {}):
-            known = ", ".join(document.get("sites", {})) or "none"
-            raise NotThereError(f"{value} is no site of the topology, whose sites are: {known}")
+        known = document.get(_PLACES.get(axis.key, ""), ())
+        if axis.key in _PLACES and value not in known:
+            names = ", ".join(known) or "none"
+            raise NotThereError(f"{value} is no {axis.key} of the topology, whose {_PLACES[axis.key]} are: {names}")
         for place in places:
             _put(document, place, _jitter(_get(document, place), value) if axis.key == "jitter" else value)
     return places
@@ -194,7 +201,21 @@ def _places(document: Mapping[str, Any], axis: Axis) -> list[Location]:
         return [("nodes",) if axis.key == MEMBERS else (STORE,)]
     if axis.key in _SETTINGS:
         return [(section_of(document), axis.key)]
+    if directions := _between(document).get(axis.host or ""):
+        if axis.key not in _BETWEEN:
+            raise NotThereError(f"{axis.host} is a link between switches, which has no {axis.key}")
+        return [(*direction, _BETWEEN[axis.key]) for direction in directions]
     return [(*host, *steps) for host in _hosts(document, axis.host) for steps in _HOST[axis.key]]
+
+
+def _between(document: Mapping[str, Any]) -> dict[str, list[Location]]:
+    """Both directions of each link between switches, by its name: the writer has each direction apart."""
+    found: dict[str, list[Location]] = {}
+    for key in ("rtt", "links"):
+        for pair in [*document.get(key, ())][::2]:
+            a, _, b = pair.partition(">")
+            found[f"{a}-{b}"] = [(key, pair), (key, f"{b}>{a}")]
+    return found
 
 
 def _hosts(document: Mapping[str, Any], name: str | None) -> Iterator[Location]:
@@ -205,7 +226,9 @@ def _hosts(document: Mapping[str, Any], name: str | None) -> Iterator[Location]:
     found = [index for index, node in enumerate(nodes) if name in (None, node["name"])]
     if not found:
         known = ", ".join(node["name"] for node in nodes)
-        raise NotThereError(f"{name} is neither a member nor {CLIENT}: the members are {known}")
+        links = ", ".join(_between(document))
+        too = f", the links between switches {links}" if links else ""
+        raise NotThereError(f"{name} is neither a member nor {CLIENT}: the members are {known}{too}")
     yield from (("nodes", index) for index in found)
 
 
