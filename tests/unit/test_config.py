@@ -147,6 +147,12 @@ OF_SITES = {
     "nodes": [HOST | OWN | {"site": "eu"}, {"mem": "64m", "cpus": 1, "site": "us"}],
     "rtt": {"eu>us": {"delay": "40ms", "loss": 0.5}, "us>eu": "30ms"},
 }
+OF_SWITCHES = {
+    "nodes": [HOST | OWN | {"switch": "s1"}],
+    "switches": ["s1", "s2", "s3"],
+    "links": {"s1-s2": "1ms", "s2-s3": {"delay": "2ms", "bandwidth": 10}, "s3-s1": "5ms"},
+    "reroute": True,
+}
 STAYING = RICH_SERVICE | {"store": {"kind": "http", "put": "/{key}", "get": "/{key}", "keys": "stay"}}
 ELSEWHERE = [
     *("link_delay", "scenarios", "count"),  # said in the link, the file of the scenarios, and a node for each member
@@ -170,7 +176,7 @@ def keys_of(kind: str) -> set[str]:
 
 def test_every_key_of_a_file_is_written(tmp_path):
     """A key that the writer does not know is lost when a run is repeated. (A new one? Give it a value above.)"""
-    values = (RICH_TOPOLOGY, RICH_ENDPOINTS, RICH_SERVICE, OF_CONSUL, OF_ZOOKEEPER, OF_SITES, STAYING)
+    values = (RICH_TOPOLOGY, RICH_ENDPOINTS, RICH_SERVICE, OF_CONSUL, OF_ZOOKEEPER, OF_SITES, OF_SWITCHES, STAYING)
     texts = [json.loads(topology_text(comes_back(tmp_path, value))) for value in values]
     assert keys_of("config") - keys_in(texts) == set(ELSEWHERE)
     service = texts[2]["store"]
