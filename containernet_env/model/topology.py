@@ -196,12 +196,17 @@ class Topology:
         return max(pairs, key=lambda pair: pair.expected_ns, default=None)
 
     def longest_rtts_ns(self) -> dict[str, int]:
-        """For each link by name, the longest round trip over it: delays, and the most that jitter may add to them."""
+        """For each link by name, the longest round trip over it: delays, and the most that jitter may add to them.
+
+        With ``reroutes`` also while any one link between switches is down.
+        """
         longest = dict.fromkeys((link.name for link in self.links), 0)
-        for one, two in combinations(self._hosts_by_name, 2):
-            rtt_ns = sum(_longest_delay_ns(hop) for hop in self._round_trip(one, two))
-            for name in self.crossed(one, two):
-                longest[name] = max(longest[name], rtt_ns)
+        for down in ((), *((link.name,) for link in self.between if self.reroutes)):
+            for one, two in combinations(self._hosts_by_name, 2):
+                hops = (*self.hops(one, two, down), *self.hops(two, one, down))
+                rtt_ns = sum(_longest_delay_ns(hop.spec) for hop in hops)
+                for name in self.links_of(hops):
+                    longest[name] = max(longest[name], rtt_ns)
         return longest
 
     @property

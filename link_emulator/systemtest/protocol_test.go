@@ -283,6 +283,7 @@ func TestRefusals(t *testing.T) {
 		{"link_state", `"name":"l"`, "up"},
 		{"link_state", `"name":"l","up":1`, "up"},
 		{"link_state", `"name":"none","up":true`, `there is no link "none"`},
+		{"link_state", `"name":"l","up":false,"switches":{"s9":{}}`, `there is no switch "s9"`},
 		{"remove_link", `"name":"none"`, `there is no link "none"`},
 		{"remove_port", `"name":"none"`, `there is no port "none"`},
 		{"remove_port", `"name":"p"`, `carries link "l"`},

@@ -127,6 +127,6 @@ def test_the_examples_in_the_documentation_are_good(tmp_path):
     def plan(config, scenarios=None):
         return build_plan(load_config(config), scenarios and load_scenarios(scenarios), PlanOptions(2))
 
-    assert len([plan(path) for path in examples("config.md")]) == 4
+    assert len([plan(path) for path in examples("config.md")]) == 5
     shipped = ROOT / "configs" / "3node.json"
     assert sorted(len(plan(shipped, path).scenarios) for path in examples("scenarios.md")) == [1, 7, 10, 12]

@@ -176,6 +176,16 @@ def test_in_simulated_time_frames_take_another_way_from_the_moment_that_a_link_g
         assert (delay_ns == -1) if wanted_ns is None else wanted_ns <= delay_ns < wanted_ns + 100 * US, number
 
 
+def test_a_default_queue_fits_the_ways_around(tmp_path: Path) -> None:
+    links = {pair: {"delay": delay, "bandwidth": 1000} for pair, delay in RING.items()}
+    for reroute, least_ms in ((False, 0), (True, 2 * 30)):
+        top = {"reroute": True} if reroute else {}
+        network = network_of(read(tmp_path, at("a", "b", "d"), links, switches=[*"abcd"], **top))
+        assert network.longest_rtts_ns()["a-d"] == least_ms * MS
+        (unused,) = [link.spec.a_to_b.default_queue_frames for link in network.links if link.name == "a-d"]
+        assert unused == (4955 if reroute else 2000)
+
+
 def sides_of(link: Any) -> list[tuple[str, str, DirectionSpec]]:
     return [(link.a, link.b, link.spec.a_to_b), (link.b, link.a, link.spec.b_to_a)]
 
