@@ -94,10 +94,10 @@ COURSES = (  # events: at which ms, what, to whom, for how many ms; what is exec
         "end heal etcd2, end link_up etcd2",
         " or ".join(f"{AGAIN}, down etcd2, kill etcd2, restart etcd2, down etcd2, {AGAIN}, {ends}"  # side by side
             for ends in ("heal, up etcd2", "up etcd2, heal"))),
-    # A link between switches; taken down again while it is down, there is nothing to do.
-    ("1 link_down core-edge, 2 delay core-edge 5, 3 link_down random, 9 link_up core-edge, 10 link_down core-edge",
-        "1 event link_down core-edge, 2 event delay core-edge, 3 event link_down etcd1, 7 for reset core-edge, "
-        "9 event link_up core-edge, 10 event link_down core-edge, end link_up etcd1 core-edge, end reset core-edge",
+    # A link between switches, and a member's own.
+    ("21 link_down core-edge, 22 delay core-edge 5, 23 link_down etcd1, 29 link_up core-edge, 30 link_down core-edge",
+        "21 event link_down core-edge, 22 event delay core-edge, 23 event link_down etcd1, 27 for reset core-edge, "
+        "29 event link_up core-edge, 30 event link_down core-edge, end link_up etcd1 core-edge, end reset core-edge",
         None),
     ("1 freeze etcd2, 2 kill etcd2", "1 event freeze etcd2, 2 event kill etcd2, end restart etcd2",
         "freeze etcd2, kill etcd2, restart etcd2"),
