@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from ipaddress import IPv4Address
 from itertools import combinations
 from typing import Any
 
@@ -17,12 +18,17 @@ from mininet.topo import Topo
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.containernet.network import Containernet
 from containernet_env.hosts import netns
+from containernet_env.model.link import LinkSpec
+from containernet_env.model.topology import Host as ModelHost
+from containernet_env.model.topology import Link, Topology
+from containernet_env.model.topology import Switch as ModelSwitch
 from containernet_env.network import switches
 from tests.deadline import eventually
 from tests.root.network import (
     NETWORKS,
     apart,
     check_not_early,
+    echoes,
     has_netem,
     keywords_of,
     machine_interfaces,
@@ -155,6 +161,37 @@ def test_a_triangle_of_switches_and_a_router(net: Containernet) -> None:
     net.removeLink(node1=one, node2=two)
     assert reach(h1, h2, h3, h4)
     check_not_early(h1.pid, h2.IP(), 60_000_000)
+
+
+def test_frames_take_another_way_while_a_link_is_down(net: Containernet) -> None:
+    if net.links_kind == "netem":
+        pytest.skip("links by netem cannot close a loop")
+    ends = (("s1", "s2", 1), ("s2", "s3", 2), ("s3", "s1", 30))
+    h1, h2, h3 = hosts = [net.addHost(f"h{number}") for number in (1, 2, 3)]
+    for number in (1, 2, 3):
+        net.addLink(f"h{number}", net.addSwitch(f"s{number}"))
+    for a, b, delay_ms in ends:
+        net.addLink(a, b, delay=f"{delay_ms}ms")
+    made = [Link(host.name, f"s{host.name[1]}", LinkSpec()) for host in hosts]
+    made += [Link(a, b, LinkSpec.symmetric(delay_ms * 10**6)) for a, b, delay_ms in ends]
+    members = [ModelHost(host.name, "member", IPv4Address(host.IP()), 8) for host in hosts]
+    topology = Topology(members, [ModelSwitch(f"s{number}") for number in (1, 2, 3)], made, reroutes=True)
+    net.set_routes(topology.routes(), topology.routes)
+    net.start()
+    assert reach(*hosts)
+    direct = min(echoes(h1.pid, h2.IP()))
+    net.configLinkStatus("s1", "s2", "down")
+    assert reach(*hosts)
+    check_not_early(h1.pid, h2.IP(), 2 * 32_000_000)
+    net.link_down("s2", "s3")
+    assert apart(h1, h2) and reach(h1, h3), "s2 is alone"
+    net.link_up("s1", "s2")
+    assert reach(*hosts)
+    check_not_early(h2.pid, h3.IP(), 2 * 31_000_000)
+    net.link_up("s2", "s3")
+    assert reach(*hosts) and direct >= 2_000_000
+    down = net.link_statistics()["links"]["s2-s3"]
+    assert down["a_to_b"]["drops"]["down"] + down["b_to_a"]["drops"]["down"] > 0, "lost where there is no other way"
 
 
 def test_links_come_and_go_while_it_runs(net: Containernet) -> None:
