@@ -201,8 +201,9 @@ class Topology:
         With ``reroutes`` also while any one link between switches is down.
         """
         longest = dict.fromkeys((link.name for link in self.links), 0)
-        for down in ((), *((link.name,) for link in self.between if self.reroutes)):
-            for one, two in combinations(self._hosts_by_name, 2):
+        between = {link.name for link in self.between if self.reroutes}
+        for one, two in combinations(self._hosts_by_name, 2):
+            for down in ((), *((name,) for name in self.crossed(one, two) & between)):
                 hops = (*self.hops(one, two, down), *self.hops(two, one, down))
                 rtt_ns = sum(_longest_delay_ns(hop.spec) for hop in hops)
                 for name in self.links_of(hops):
