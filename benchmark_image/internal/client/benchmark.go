@@ -93,6 +93,7 @@ func (b *benchmark) options(ctx context.Context) (options load.Options) {
 		Targeter:     targeter(s, promises),
 		RequireFound: requireFound(s),
 		Stall:        s.StallTimeout,
+		Start:        time.Duration(s.StartNs),
 		ID:           b.id,
 		Promises:     promises,
 		History:      b.history,

@@ -26,6 +26,7 @@ type Options struct {
 	Pacer        Pacer
 	RequireFound bool          // a range whose answer holds no key has failed
 	Stall        time.Duration // end the run when no request has succeeded for this long
+	Start        time.Duration // when the load starts, on the world's clock; 0: at once
 	Sink         Sink          // gets every outcome
 
 	ID       uint64          // the run that values name as their writer's
@@ -128,8 +129,13 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.quit, cancel)()
-	r.epoch = r.world.Wall()
-	r.began.Store(int64(r.world.Now()))
+	began, reason := r.await(ctx)
+	if reason != "" {
+		r.setReason(reason)
+		return Result{Reason: r.reason}
+	}
+	r.began.Store(int64(began))
+	r.epoch = r.world.Wall().Add(-r.elapsed())
 	defer context.AfterFunc(ctx, func() {
 		r.setReason(fmt.Sprint(context.Cause(ctx)))
 		r.stopped.Store(true)
@@ -155,6 +161,27 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 		r.setReason(fmt.Sprint(context.Cause(ctx)))
 	}
 	return r.result(ended, after)
+}
+
+// await waits for the configured start and gives it; without one, the start is now. A load that is ready only after it
+// does not begin: its figures would not be of the same time as those of the loads that start then.
+func (r *Run) await(ctx context.Context) (began time.Duration, reason string) {
+	now := r.world.Now()
+	switch start := r.options.Start; {
+	case start == 0:
+		return now, ""
+	case start < now:
+		return 0, fmt.Sprintf("it was ready %v after its configured start", (now - start).Round(time.Microsecond))
+	default:
+		timer := r.world.NewTimer(start - now)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return start, ""
+		case <-ctx.Done():
+			return 0, fmt.Sprint(context.Cause(ctx))
+		}
+	}
 }
 
 func (r *Run) result(ended time.Duration, after account) Result {

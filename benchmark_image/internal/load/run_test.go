@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -82,6 +83,49 @@ func TestARunMayBeStoppedBeforeItBegins(t *testing.T) {
 	run.Stop("not at all")
 	result := run.Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) { return 0, nil }))
 	assert.That(t, result.Reason == "not at all" && len(o.records()) == 0, "reason %q, %+v", result.Reason, o.records())
+}
+
+// TestLoadsWithOneStartBeginTogether: what becomes ready at different times starts at the same moment of the clock, by
+// its schedule to the nanosecond; what is ready only after that moment does not begin.
+func TestLoadsWithOneStartBeginTogether(t *testing.T) {
+	const ms = time.Millisecond
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
+		start := w.Now() + 100*ms
+		answer := fake(func(context.Context, int, *Request) (int64, error) {
+			w.Await(ms)
+			return 1, nil
+		})
+		var loads sync.WaitGroup
+		for _, ready := range []time.Duration{0, 60 * ms, 100*ms + 1} {
+			loads.Go(func() {
+				w.Await(ready)
+				o := options(20, 1).in(w)
+				o.Pacer, o.Start = NewOpenLoop(Constant(100), 20, 0), start
+				result := NewRun(o).Attack(t.Context(), answer)
+				if ready > 100*ms {
+					assert.That(t, !result.Measured && len(o.records()) == 0 && strings.HasPrefix(result.Reason, "it was ready "),
+						"measured %v, %q", result.Measured, result.Reason)
+					return
+				}
+				assert.That(t, result.BeganNs == int64(start), "began %d ns after the start", result.BeganNs-int64(start))
+				for number, record := range o.records() {
+					assert.That(t, record.Start == time.Duration(number)*10*ms, "%d starts at %v", number, record.Start)
+				}
+			})
+		}
+		loads.Wait()
+	})
+}
+
+func TestALoadThatWaitsForItsStartMayBeEnded(t *testing.T) {
+	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		o := options(10, 1).in(w)
+		o.Start = w.Now() + time.Hour
+		w.After(time.Second, func() { cancel(errors.New("enough")) })
+		result := NewRun(o).Attack(ctx, fake(func(context.Context, int, *Request) (int64, error) { return 1, nil }))
+		assert.That(t, result.Reason == "enough" && !result.Measured && len(o.records()) == 0, "%+v", result)
+	})
 }
 
 // TestStalls: a run ends exactly when no request, or none of a kind, has succeeded for as long as it may take; answers

@@ -53,7 +53,7 @@ func TestBodiesBecomeSpecs(t *testing.T) {
 		{Put, `{"endpoints":"a:1,b:1","duration":1.5,"rate":123.5,"arrival":"poisson","warmupDuration":2.000000001,
 			"targetMember":"b:1","leaderless":true}`, nil},
 		{Put, `{"endpoints":"a:1","rate":0.3,"total":7,"warmupRequests":77,"seed":9007199254740991,"loadSeed":11,
-			"keyPrefix":"-p q"}`, nil},
+			"startNs":43331150035514,"keyPrefix":"-p q"}`, nil},
 		{Put, `{"endpoints":"a:1","store":"zookeeper","keyPrefix":"/ü","chroot":"/--a/b%2F"}`, nil},
 		{Put, `{"endpoints":"a:1","caFile":"/c a","certFile":"c","keyFile":"k","user":"ü","passwordFile":"p"}`, nil},
 		{Put, `{"endpoints":"a:1","store":"http","putPath":"/v0/entity?id={key}&ack=2","putCodes":"201,202"}`, nil},

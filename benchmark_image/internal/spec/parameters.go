@@ -53,6 +53,7 @@ type Spec struct {
 	Leaderless   bool
 	Seed         int64
 	LoadSeed     int64 // 0: Seed
+	StartNs      int64 // on CLOCK_MONOTONIC; 0: at once
 
 	RequestTimeout time.Duration
 	DialTimeout    time.Duration
@@ -246,6 +247,11 @@ var (
 		Name: "warmupDuration", Flag: "warmup", Unit: "s", Min: millisecond, Max: day, Optional: true,
 		Usage: "duration of a load ahead of the measurement, excluded from all figures",
 		Rule:  "not together with `warmupRequests`",
+	})
+	_ = parameter(Parameter{
+		Name: "startNs", Flag: "start-ns", Unit: "ns", Min: 1, Max: 1<<53 - 1, Zero: "at once",
+		Usage: "moment on CLOCK_MONOTONIC at which the load, or its warm-up, starts; connections are opened before, and " +
+			"a load that is not ready then does not begin",
 	})
 	paramTargetLeader = parameter(Parameter{
 		Name: "targetLeader", Flag: "target-leader",
