@@ -132,7 +132,7 @@ def config_of_endpoints(document: Document) -> Config:
         sha256=document.sha256,
         subnet=PLACES,
         nodes=nodes,
-        client=_node(kinds.CLIENT_NAME, len(nodes)),
+        clients=(_node(kinds.CLIENT_NAME, len(nodes)),),
         etcd=EtcdSettings(),
         scenarios=raw.scenarios,
         store=store,

@@ -308,8 +308,9 @@ def plan_values(plan: Plan) -> dict[str, Any]:
 
 
 def _scenario_values(planned: PlannedScenario) -> dict[str, Any]:
+    values = asdict(planned.scheduled.scenario)
     return {
-        **asdict(planned.scheduled.scenario),
+        **{name: value for name, value in values.items() if value or name not in ("client", "parts", "senders")},
         "events": [event.text for event in planned.scheduled.scenario.events],
         "repetition": planned.scheduled.repetition,
         "dilation": planned.dilation,
@@ -399,8 +400,9 @@ def config_hash(plan: Plan) -> str:
 def scenario_hash(scenario: Scenario, dataset: Dataset) -> str:
     """Hash of a scenario and the data set that it may read; 12 hexadecimal digits."""
     values = asdict(scenario)
-    del values["nearest"]  # of the topology
-    for name in ("seed", "search", "events", "history"):
+    for name in ("nearest", "client", "parts"):
+        del values[name]  # of the topology
+    for name in ("seed", "search", "events", "history", "senders"):
         if not values[name]:
             del values[name]  # a missing key leaves the hash as it was before there was such a key
     if scenario.search is not None:

@@ -45,6 +45,7 @@ from containernet_env.model.scenario import (
     Keys,
     Scenario,
     ScheduledScenario,
+    Sender,
     is_path,
 )
 from containernet_env.model.search import RATE_MIN, Saturation
@@ -88,9 +89,10 @@ class Estimator:
     ) -> None:
         self._members = [member.name for member in topology.members]
         self._leaders = self._members if leader is None else [leader]
-        (self._client,) = (host.name for host in topology.hosts if host.role == "benchmark")
+        clients = [host.name for host in topology.clients]
+        self._client = clients[0]
         self._rtt_s = {
-            (a, b): topology.expected_rtt_ns(a, b) / 1e9 for a in (*self._members, self._client) for b in self._members
+            (a, b): topology.expected_rtt_ns(a, b) / 1e9 for a in (*self._members, *clients) for b in self._members
         }
         self._jitter = has_jitter(topology)
         self._cores = machine_cores
@@ -105,6 +107,8 @@ class Estimator:
 
     def scenario_s(self, scenario: Scenario) -> float:
         """Seconds for one scenario, its own overhead and warm-up included; for a search, of all its probes."""
+        if scenario.parts:
+            return max(map(self.scenario_s, (*scenario.parts, scenario.together)))
         links_s = 8 * self.sent_bytes(scenario) / self._least_rate_bps
         per_request_s = max(self.latency_s(scenario) / scenario.clients, self._cpu_s(scenario), links_s)
         if scenario.search is not None:
@@ -132,12 +136,15 @@ class Estimator:
 
         0 where links have jitter, by which a frame may be faster than its link's delay.
         """
+        if scenario.parts:
+            return min(map(self.least_latency_s, scenario.parts))
         return 0.0 if self._jitter else min(self._ways_s(scenario, scenario.consistency))
 
     def _ways_s(self, scenario: Scenario, read: Consistency | None) -> list[float]:
         """The RTTs of a read, or of a put (``None``), for each possible leader and each member that gets requests."""
+        client = scenario.client or self._client
         return [
-            self._rtt_s[self._client, one]
+            self._rtt_s[client, one]
             + (0.0 if read == "s" else self._rtt_s[one, leader])
             + (0.0 if read in ("s", "default") else self._quorum_s(leader))
             for leader in self._leaders
@@ -460,13 +467,12 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     if is_external:
         _check_external(config, scenario_set, options)
     topology, store = network_of(config), store_of(config)
-    if scenario_set is not None and not is_external:
-        near = topology.nearest_member(config.client.name)
-        placed = tuple(
-            replace(scenario, nearest=near) if scenario.target == NEAREST else scenario
-            for scenario in scenario_set.scenarios
-        )
-        scenario_set = replace(scenario_set, scenarios=placed)
+    if scenario_set is not None:
+        _check_senders(config, scenario_set)
+        if not is_external:
+            near = {client.name: topology.nearest_member(client.name) for client in topology.clients}
+            placed = tuple(_placed(scenario, config, near) for scenario in scenario_set.scenarios)
+            scenario_set = replace(scenario_set, scenarios=placed)
     _check_links(config, topology, options)
     _check_profile(config, options, store)
     largest = None if is_external else topology.largest_member_rtt()
@@ -501,6 +507,64 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     )
     dilated(plan)
     return plan
+
+
+def _placed(scenario: Scenario, config: Config, near: Mapping[str, str]) -> Scenario:
+    """A scenario as its clients send it, of which ``near`` has the nearest member."""
+    if len(config.clients) == 1 and not scenario.senders:
+        return replace(scenario, nearest=near[config.clients[0].name]) if scenario.target == NEAREST else scenario
+    senders = _senders(config, scenario.senders)
+    parts = [
+        scenario.part(number, client.name, near[client.name], senders.get(client.name))
+        for number, client in enumerate(config.clients)
+        if client.name in senders or not scenario.senders
+    ]
+    return replace(scenario, nearest=parts[0].nearest, parts=tuple(parts))
+
+
+def _senders(config: Config, senders: Sequence[Sender]) -> dict[str, Sender]:
+    """By the name of each client that sends, what it sends otherwise. The names of clients come before those of sites."""
+    found: dict[str, Sender] = {}
+    for sender in senders:
+        named = [client.name for client in config.clients if client.name == sender.who]
+        of_site = [client.name for client in config.clients if client.site == sender.who]
+        found |= dict.fromkeys(named or of_site, sender)
+    return found
+
+
+def _check_senders(config: Config, scenario_set: ScenarioSet) -> None:
+    """Raise ``ConfigError`` for what clients cannot send, or not together."""
+    several = len(config.clients) > 1
+    names = [client.name for client in config.clients] if several else []
+    sites = [client.site for client in config.clients if client.site is not None]
+    allowed = ", ".join(dict.fromkeys((*names, *sites))) or "no clients: the topology has one"
+    findings = []
+    for block in scenario_set.blocks:
+        taken: set[str] = set()
+        for sender in block.senders:
+            found = _senders(config, [sender])
+            if config.external is not None or not found:
+                findings.append(Finding((*block.at, "clients"), f"is not of {config.path}", f'"{sender.who}"', allowed))
+            elif taken & found.keys():
+                who = ", ".join(taken & found.keys())
+                findings.append(Finding((*block.at, "clients"), f"names {who} twice", f'"{sender.who}"', "each once"))
+            taken |= found.keys()
+        if not several:
+            continue
+        if any(load.search is not None for load in block.load):
+            message = f"cannot be done by the {len(names)} clients of {config.path}: its rate is that of one"
+            findings.append(
+                Finding((*block.at, "load"), message, allowed="total or duration, or a topology of one client")
+            )
+        if block.history:
+            message = f"cannot be kept of the {len(names)} clients of {config.path}: a history is of one"
+            findings.append(Finding((*block.at, "history"), message, allowed="false, or a topology of one client"))
+        if block.type == "mixed" and block.verify:
+            message = f"cannot be done: the {len(names)} clients of {config.path} write the same keys"
+            at = (*block.at, "verify") if "verify" in block.given else block.at
+            message = message if "verify" in block.given else f"its verify {message}"
+            findings.append(Finding(at, message, allowed='"verify": false, or a topology of one client'))
+    scenario_set.refuse(findings)
 
 
 def _estimator(topology: Topology, config: Config, options: PlanOptions, factor: int) -> Estimator:
@@ -564,7 +628,8 @@ def dilated(plan: Plan) -> Plan:
         replace(node, link=slowed(node.link, factor), cpus=node.cpus and node.cpus / factor)
         for node in plan.config.hosts
     ]
-    config = replace(plan.config, nodes=tuple(nodes[:-1]), client=nodes[-1], store=store.choice)
+    members = len(plan.config.nodes)
+    config = replace(plan.config, nodes=tuple(nodes[:members]), clients=tuple(nodes[members:]), store=store.choice)
     return replace(
         plan,
         config=config,

@@ -22,6 +22,7 @@ from containernet_env.model.kinds import (
     Form,
     Listed,
     Location,
+    Named,
     Refused,
     Section,
     keyed,
@@ -39,6 +40,7 @@ from containernet_env.model.scenario import (
     KEY_TEXT,
     LENGTH_MAX_NS,
     LENGTH_MIN_NS,
+    MAX_CLIENTS,
     MAX_SCENARIOS,
     ONE_KEY,
     VAL_SIZE,
@@ -52,6 +54,7 @@ from containernet_env.model.scenario import (
     Load,
     Scenario,
     ScenarioType,
+    Sender,
     Span,
     after_prefix,
     axis,
@@ -294,12 +297,29 @@ class RawData(Section):
     val_size: int = keyed(VAL_SIZE, "bytes of a value", "valSize")
 
 
+@section
+class RawSender(Section, Sender):
+    """What a client sends otherwise than the block says."""
+
+    who: str = ""
+
+    _has_one_length = not_beside("duration", "total", "either total or duration")
+
+
+_SENDERS = Listed(kinds.CLIENT, 1, MAX_CLIENTS, alone=True)
+_BY_SENDER = Named(kinds.CLIENT, RawSender)
+BY = Chosen((_SENDERS, _BY_SENDER), lambda value: _BY_SENDER if isinstance(value, dict) else _SENDERS)
+
 _TARGET = (
     axis(kinds.one_of_or_name(*ANY_MEMBER)),
     "to whom requests are sent: the leader alone, all members in turn, the one nearest to the client, or one by its "
     "name; may be a list",
 )
 _TYPE = "what the requests are"
+
+
+def _own(sender: RawSender) -> dict[str, Any]:
+    return {item.name: getattr(sender, item.name) for item in fields(Sender) if item.name != "who"}
 
 
 @section
@@ -325,6 +345,13 @@ class RawBlock(Section):
     history: bool = keyed(
         kinds.BOOLEAN, "whether what each operation did and returned is kept, for the command `verify`", default=False
     )
+    by: Any = keyed(
+        BY,
+        "where a topology has several clients: which of them send it (all), by their names or sites; or an object with "
+        "what each of these sends otherwise",
+        "clients",
+        default=None,
+    )
     events: tuple[RawEvent, ...] = keyed(
         Listed(RawEvent, 1, EVENTS_MAX, MORE_EVENTS, alone=True),
         "actions on members and their links while the load runs",
@@ -348,6 +375,12 @@ class RawBlock(Section):
         return self.put_ratio, self.data, self.target, self.spans, self.keys, self.consistency
 
     @property
+    def senders(self) -> tuple[Sender, ...]:
+        """The clients that send it; none where all do."""
+        named = self.by if isinstance(self.by, dict) else dict.fromkeys(self.by or ())
+        return tuple(Sender(who, **({} if own is None else _own(own))) for who, own in named.items())
+
+    @property
     def size(self) -> int:
         """How many scenarios it makes."""
         loads = sum(max(1, len(load.rate)) * len(load.clients) for load in self.load)
@@ -357,6 +390,20 @@ class RawBlock(Section):
     def _a_history_is_of_one_load(self) -> None:
         if self.history and any(load.search is not None for load in self.load):
             refuse("is given for a search, of which no single load is judged", "false", "history")
+
+    @rule
+    def _senders_have_requests(self) -> Iterator[Refused]:
+        for sender in self.senders:
+            for load in self.load:
+                if load.search is not None:
+                    yield Refused("is given for a search", "only beside total or duration", "clients")
+                    return
+                for one in load.loads:
+                    own = replace(one, **sender.changes)
+                    if own.total is not None and own.clients > own.total:
+                        message = f"makes {own.clients} clients of {sender.who} for {own.total} requests"
+                        yield Refused(message, "at most as many clients as requests", "clients")
+                        return
 
     @rule
     def _exponent_has_its_order(self) -> None:
@@ -723,6 +770,7 @@ def _expand(block: RawBlock, dataset: Dataset) -> Iterator[Scenario]:
             f"e{format_number(exponent)}" if exponent != ZIPF_EXPONENT else "",
             "" if block.verify or consistency is None else "unverified",
             "history" if block.history else "",
+            "by-" + "+".join(sender.label for sender in block.senders) if block.senders else "",
             name_of(events),
         ]
         yield Scenario(
@@ -741,5 +789,6 @@ def _expand(block: RawBlock, dataset: Dataset) -> Iterator[Scenario]:
             span=span,
             history=block.history,
             events=events,
+            senders=block.senders,
             **{item.name: getattr(load, item.name) for item in fields(Load)},
         )

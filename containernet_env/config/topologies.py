@@ -34,8 +34,21 @@ from containernet_env.config.stores import DEFAULT_KIND, HTTP, STORE, StoreValue
 from containernet_env.model import kinds
 from containernet_env.model.config import DILATION_MAX, Config, EtcdSettings, Node, StoreChoice
 from containernet_env.model.hints import suggestion
-from containernet_env.model.kinds import Chosen, Listed, Location, Named, Refused, Section, keyed, refuse, rule, section
+from containernet_env.model.kinds import (
+    Chosen,
+    Listed,
+    Location,
+    Named,
+    Refused,
+    Section,
+    keyed,
+    not_beside,
+    refuse,
+    rule,
+    section,
+)
 from containernet_env.model.names import nearest
+from containernet_env.model.scenario import MAX_CLIENTS
 from containernet_env.model.topology import network_of
 from containernet_env.stores.kinds import KINDS, store_of
 from containernet_env.stores.store import Store
@@ -98,6 +111,15 @@ class RawClient(RawHost):
     link_delay: int | None = keyed(*LINK_DELAY, shown="0ms", default=None)
 
 
+@section
+class RawNamedClient(RawClient):
+    """One of several clients."""
+
+    name: str | None = keyed(
+        kinds.NAME, "name of the client (client-SITE, or client1, client2, ... where that is not one)", default=None
+    )
+
+
 LIST_FORM = Listed(RawNode, 1, kinds.MAX_NODES)
 """The nodes, which a file may have in place of an object."""
 
@@ -124,11 +146,16 @@ SECTIONS = tuple(dict.fromkeys(store.section for store in KINDS.values()))
 class RawConfig(Section):
     """The object form, without the settings of stores: ``OBJECT_FORM`` has them."""
 
+    SCHEMA: ClassVar = {"not": {"required": ["client", "clients"]}}
+
     subnet: IPv4Network | None = keyed(
         kinds.SUBNET, "network of all hosts (the /24 of the first address)", default=None
     )
     nodes: tuple[RawNode, ...] = keyed(LIST_FORM, "members of the cluster")
     client: RawClient = keyed(RawClient, "the host that makes the load", default=RawClient())
+    clients: tuple[RawNamedClient, ...] = keyed(
+        Listed(RawNamedClient, 1, MAX_CLIENTS), "several hosts that make the load together", default=()
+    )
     store: StoreValue = keyed(STORE, "the store that is measured", default=DEFAULT_KIND)
     scenarios: Path | None = keyed(kinds.PATH, "scenario file", default=None)
     sites: dict[str, RawSite] | None = keyed(
@@ -170,6 +197,24 @@ class RawConfig(Section):
         numbers = {id(node): count(1) for _, node in named}
         return [((*node.at, "name"), self._name(node, index, next(numbers[id(node)]))) for index, node in named]
 
+    @property
+    def loading(self) -> tuple[RawClient, ...]:
+        """The hosts that make the load."""
+        return getattr(self, "clients", ()) or (self.client,)
+
+    @property
+    def client_names(self) -> list[tuple[Location, str]]:
+        """The names of these, and their places."""
+        if not (named := getattr(self, "clients", ())):
+            return [(("client",), kinds.CLIENT_NAME)]
+        sites = [getattr(client, "site", None) for client in named]
+        return [
+            ((*client.at, "name"), getattr(client, "name", None) or f"client-{site}")
+            if site is not None and sites.count(site) == 1
+            else ((*client.at, "name"), getattr(client, "name", None) or f"client{number}")
+            for number, (client, site) in enumerate(zip(named, sites, strict=True), start=1)
+        ]
+
     def _name(self, node: RawNode, index: int, number: int) -> str:
         if node.name is None:
             return self.kind.node_name(index)
@@ -177,14 +222,14 @@ class RawConfig(Section):
 
     @property
     def addresses(self) -> list[tuple[Location, IPv4Address]]:
-        """The addresses of nodes, then the client's, and their places."""
-        hosts = (*getattr(self, "nodes", ()), self.client)
+        """The addresses of nodes, then the clients', and their places."""
+        hosts = (*getattr(self, "nodes", ()), *self.loading)
         return [((*host.at, "ip"), host.ip) for host in hosts if getattr(host, "ip", None) is not None]
 
     @property
     def network(self) -> IPv4Network | None:
         """The subnet; without one, that of the first node's address."""
-        first = [ip for place, ip in self.addresses if place[0] != "client"][:1]
+        first = [ip for place, ip in self.addresses if place[0] not in ("client", "clients")][:1]
         if "subnet" in self.given:
             return getattr(self, "subnet", None)
         if not first:
@@ -196,15 +241,17 @@ class RawConfig(Section):
         taken = {ip for _, ip in self.addresses}
         return (ip for ip in network.hosts() if ip not in taken)
 
-    def highest_free(self, network: IPv4Network) -> IPv4Address:
-        """The highest of these, of which there is one."""
+    def highest_free(self, network: IPv4Network) -> Iterator[IPv4Address]:
+        """The same, the highest first."""
         taken, last = {ip for _, ip in self.addresses}, int(network.broadcast_address) - 1
-        return next(ip for number in count(last, -1) if (ip := IPv4Address(number)) not in taken)
+        return (ip for number in count(last, -1) if (ip := IPv4Address(number)) not in taken)
 
     @property
     def without_address(self) -> list[RawNode]:
         """The members whose address is to be a free one."""
         return [node for node in self.members if getattr(node, "ip", node) is None]
+
+    _has_one_client_or_several = not_beside("clients", "client", "either client, of one, or clients")
 
     @rule
     def _the_program_is_named(self) -> None:
@@ -267,14 +314,15 @@ def config_of(document: Document) -> Config:
         allowed = "a list of nodes, or an object with the key nodes or endpoints"
         findings.append(Finding((), "is not a config", allowed=allowed))
     network = raw.network
-    findings += [*_repeated(raw.names, "name"), *_repeated(raw.addresses, "address"), *_leader_findings(raw)]
+    findings += [*_repeated([*raw.names, *raw.client_names], "name"), *_repeated(raw.addresses, "address")]
+    findings += _leader_findings(raw)
     places, of_places = _places(raw) if not findings else (NO_PLACES, [])
     findings += of_places
     if network is not None:
         findings += _network_findings(raw, network)
     document.refuse(findings)
     assert network is not None  # refused otherwise
-    lowest = raw.free_addresses(network)
+    lowest, highest = raw.free_addresses(network), raw.highest_free(network)
     names = [name for _, name in raw.names]
     config = Config(
         path=path,
@@ -283,7 +331,10 @@ def config_of(document: Document) -> Config:
         nodes=tuple(
             _node(name, node, node.ip or next(lowest), places) for name, node in zip(names, raw.members, strict=True)
         ),
-        client=_node(kinds.CLIENT_NAME, raw.client, raw.client.ip or raw.highest_free(network), places),
+        clients=tuple(
+            _node(name, client, client.ip or next(highest), places)
+            for (_, name), client in zip(raw.client_names, raw.loading, strict=True)
+        ),
         etcd=raw.settings,
         scenarios=raw.scenarios,
         store=store_choice(raw.store),
@@ -305,7 +356,8 @@ def _node(name: str, raw: RawNode | RawClient, ip: IPv4Address, places: Places =
 
 def _places(raw: RawConfig) -> tuple[Places, list[Finding]]:
     """The sites or switches, and what is wrong with them."""
-    hosts = [*getattr(raw, "nodes", ()), raw.client]
+    nodes = getattr(raw, "nodes", ())
+    hosts = [*nodes, *raw.loading]
     given = {
         keys: [
             *((key,) for key in keys[:2] if getattr(raw, key, None) is not None),
@@ -330,10 +382,10 @@ def _places(raw: RawConfig) -> tuple[Places, list[Finding]]:
     of_places, of_links, of_host = places.keys
     allowed = ", ".join(places.names) or f"the name of a {of_host}"
     findings += [
-        Finding((*host.at, of_host), "is missing", allowed=allowed) for host in hosts[:-1] if of_host not in host.given
+        Finding((*host.at, of_host), "is missing", allowed=allowed) for host in nodes if of_host not in host.given
     ]
     named = [((of_places, name if places.keys == SITES else at), name) for at, name in enumerate(places.names)]
-    findings += _repeated([*named, *raw.names], "name")
+    findings += _repeated([*named, *raw.names, *raw.client_names], "name")
     for host in hosts:
         problems = host.link_problems(*places.link_of(host)) if places.of(host) in places.delays_ns else ()
         findings += [Finding((*host.at, *one.place), one.message, one.got, one.allowed) for one in problems]
@@ -386,8 +438,9 @@ def _timing_findings(validated: Validated[RawConfig]) -> Iterator[Finding]:
     if any(node.site or node.switch for node in nodes):
         return  # see config_of
     members = tuple(_node(raw.kind.node_name(index), node, IPv4Address(0)) for index, node in enumerate(nodes))
-    client, store = _node(kinds.CLIENT_NAME, RawClient(), IPv4Address(0)), StoreChoice(raw.kind.name)
-    yield from _timing_problems(Config(Path(), "", IPv4Network(0), members, client, raw.settings, None, store), section)
+    clients, store = (_node(kinds.CLIENT_NAME, RawClient(), IPv4Address(0)),), StoreChoice(raw.kind.name)
+    config = Config(Path(), "", IPv4Network(0), members, clients, raw.settings, None, store)
+    yield from _timing_problems(config, section)
 
 
 def _timing_problems(config: Config, section: str) -> Iterator[Finding]:
@@ -408,7 +461,7 @@ def _network_findings(raw: RawConfig, network: IPv4Network) -> Iterator[Finding]
         elif ip in ends:
             allowed = f"{network.network_address + 1} to {network.broadcast_address - 1}"
             yield Finding(location, f"is the {ends[ip]} address of {network}", f'"{ip}"', allowed)
-    wanted = len(raw.without_address) + ("ip" not in raw.client.given)
+    wanted = len(raw.without_address) + sum("ip" not in client.given for client in raw.loading)
     if len([*islice(raw.free_addresses(network), wanted)]) < wanted:
         whom = "the client" if wanted == 1 else f"{wanted} hosts"
         yield Finding(("subnet",), f"has no address left for {whom}", f'"{network}"', kinds.SUBNET.form)

@@ -7,19 +7,19 @@ the source file.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from containernet_env.config.endpoints import RawEndpoints
 from containernet_env.config.fields import json_schema, written
 from containernet_env.config.reader import json_text
-from containernet_env.config.scenarios import BLOCKS, RawLoad, RawScenarios, written_event
+from containernet_env.config.scenarios import BLOCKS, RawLoad, RawScenarios, RawSender, written_event
 from containernet_env.config.sites import written_places
 from containernet_env.config.stores import RawProgram, RawService, written_service
 from containernet_env.config.sweeps import RawSweep
-from containernet_env.config.topologies import LIST_FORM, OBJECT_FORM, RawClient, RawNode
-from containernet_env.model.config import Config, EtcdSettings, External, StoreChoice
-from containernet_env.model.kinds import Form
+from containernet_env.config.topologies import LIST_FORM, OBJECT_FORM, RawClient, RawNamedClient, RawNode
+from containernet_env.model.config import Config, EtcdSettings, External, Node, StoreChoice
+from containernet_env.model.kinds import CLIENT_NAME, Form
 from containernet_env.model.scenario import Dataset, Scenario, Span
 from containernet_env.stores.kinds import KINDS
 
@@ -36,12 +36,19 @@ def topology_values(config: Config) -> dict[str, Any]:
     return {
         "subnet": str(config.subnet),
         "nodes": [written(RawNode, node) for node in config.nodes],
-        "client": written(RawClient, config.client),
+        **_clients(config.clients),
         **written_places(config),
         **({"dilation": config.dilation} if config.dilation > 1 else {}),
         **_store(config.store),
         KINDS[config.store.kind].section: written(EtcdSettings, config.etcd, ("data",)),
     }
+
+
+def _clients(clients: Sequence[Node]) -> dict[str, Any]:
+    """The usual one, or a list of those that have names."""
+    if clients[0].name == CLIENT_NAME:
+        return {"client": written(RawClient, clients[0])}
+    return {"clients": [written(RawNamedClient, client) for client in clients]}
 
 
 def _endpoints(external: External, store: StoreChoice) -> dict[str, Any]:
@@ -105,6 +112,7 @@ def _block(scenario: Scenario) -> dict[str, Any]:
             "keySpace": scenario.key_space if is_write and not is_usual else None,
             "verify": False if scenario.reads and not scenario.verify else None,
             **_span(scenario.span),
+            "clients": {sender.who: written(RawSender, sender) for sender in scenario.senders} or None,
             "events": [*map(written_event, scenario.events)] or None,
         }
     )

@@ -240,7 +240,7 @@ DEFAULT_STORE = StoreChoice()
 class Config:
     """A consistent config: names and addresses are unique, and addresses are inside ``subnet``.
 
-    ``nodes`` are the members in the file's order, 1 to 100. ``scenarios`` is the scenario file the config names,
+    ``nodes`` are the members in the file's order, 1 to 100, ``clients`` the hosts that make the load, at least one. ``scenarios`` is the scenario file the config names,
     resolved against the config's own directory; it has not been opened. ``sha256`` is of the file's bytes, in hex.
     ``external``: an external cluster; nodes then represent its members, with placeholder addresses and links.
     ``dilation``: how many times slower than real time it runs. ``sites``: the names of the sites, in order, of which
@@ -252,7 +252,7 @@ class Config:
     sha256: str
     subnet: IPv4Network
     nodes: tuple[Node, ...]
-    client: Node
+    clients: tuple[Node, ...]
     etcd: EtcdSettings
     scenarios: Path | None
     store: StoreChoice = DEFAULT_STORE
@@ -270,5 +270,5 @@ class Config:
 
     @property
     def hosts(self) -> tuple[Node, ...]:
-        """The members in order, then the client."""
-        return (*self.nodes, self.client)
+        """The members in order, then the clients."""
+        return (*self.nodes, *self.clients)

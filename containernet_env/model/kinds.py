@@ -530,6 +530,7 @@ NAME = Kind(
     text_schema(NAME_PATTERN),
     hints.names,
 )
+CLIENT = Kind(parse_name, "the name of a client or of a site", text_schema(NAME_PATTERN), hints.names)
 MEMBER = Kind(parse_name, "the name of a node", text_schema(NAME_PATTERN), hints.names)
 BOOLEAN = checked(
     lambda value: isinstance(value, bool), "is neither true nor false", "true or false", {"type": "boolean"}

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from math import ceil
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from containernet_env.base.units import format_duration, format_number
 from containernet_env.model import kinds
 from containernet_env.model import load_contract as contract
 from containernet_env.model.disruption import Disruption
 from containernet_env.model.kinds import Form, Listed, Location, Record, Refused, keyed, record, rule, section
-from containernet_env.model.search import KEY_SPACE, WARMUP_NS, Search
+from containernet_env.model.search import KEY_SPACE, RATE_MAX, RATE_MIN, WARMUP_NS, Search
 
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 """The digits of a key's number, in the order in which keys sort."""
@@ -238,6 +238,8 @@ STALL_TIMEOUT_MAX_NS = contract.MOST["stallTimeout"] * 10**9
 WARMUP_MAX_NS = 3_600 * 10**9
 # The server's limit leaves room for the seeds of later repetitions.
 SEED_MAX = 2**32 - 1
+MAX_CLIENTS = 20
+"""Hosts that make the load: each has a load generator, which takes a core of its own at high rates."""
 MAX_SCENARIOS = 1000
 """A file that multiplies out to more than this is a mistake, not a run."""
 
@@ -257,6 +259,10 @@ WARMUP = kinds.count_or(
 )
 
 
+TOTAL = kinds.integer(1, TOTAL_MAX)
+DURATION = kinds.duration(LENGTH_MIN_NS, LENGTH_MAX_NS)
+
+
 @section
 class Load(Record):
     """How many requests are sent, when, and by how many clients.
@@ -272,9 +278,9 @@ class Load(Record):
     sends it, durations in seconds, and leaves ``None`` out).
     """
 
-    total: int | None = keyed(kinds.integer(1, TOTAL_MAX), "number of requests", default=None, request="total")
+    total: int | None = keyed(TOTAL, "number of requests", default=None, request="total")
     duration_ns: int | None = keyed(
-        kinds.duration(LENGTH_MIN_NS, LENGTH_MAX_NS),
+        DURATION,
         "as many requests as start within this time, in place of total",
         "duration",
         default=None,
@@ -386,6 +392,49 @@ class Load(Record):
         return self.warmup.requests / float(self.rate or 1) + self.warmup.length_ns / 1e9
 
 
+@record
+class Sender(Record):
+    """Of several clients one that sends a scenario, or all of a site, by the name ``who``.
+
+    What is ``None`` is as the scenario's own; ``total`` and ``duration_ns`` replace each other.
+    """
+
+    who: str
+    total: int | None = keyed(TOTAL, "number of requests of this client", default=None)
+    duration_ns: int | None = keyed(DURATION, "as many requests as start within this time", "duration", default=None)
+    rate: Decimal | None = keyed(kinds.decimal(RATE_MIN, RATE_MAX), "requests/s of this client", default=None)
+    clients: int | None = keyed(
+        kinds.integer(1, contract.MOST["clients"]), "how many requests it has at a time", default=None
+    )
+    conns: int | None = keyed(kinds.integer(1, contract.MOST["conns"]), "TCP connections of this client", default=None)
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The fields of a load that it has for itself."""
+        own = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "who"}
+        given = {name: value for name, value in own.items() if value is not None}
+        return ({"total": None, "duration_ns": None} if {"total", "duration_ns"} & given.keys() else {}) | given
+
+    @property
+    def label(self) -> str:
+        """Its part of a scenario's name."""
+        parts = (
+            self.who,
+            "" if self.rate is None else f"r{format_number(self.rate)}",
+            "" if self.duration_ns is None else format_duration(self.duration_ns),
+            *(
+                f"{value}{unit}"
+                for value, unit in ((self.total, "n"), (self.clients, "x"), (self.conns, "c"))
+                if value is not None
+            ),
+        )
+        return "-".join(filter(None, parts))
+
+
+CLIENT_SEEDS = 2**33
+"""The seeds of clients are so far apart: more than those of all repetitions."""
+
+
 @section
 class Scenario(Load):
     """One measured load and its requests.
@@ -399,6 +448,10 @@ class Scenario(Load):
     only to the leader, to all members in turn (``"cluster"``), to the member that is ``nearest`` to the client, which
     the plan knows, or to the member of that name. ``consistency`` is ``None`` if nothing is read by itself. ``events``
     are disruptions of members and links while it runs.
+
+    ``senders``: the clients that send it, if not all do or some have a load of their own. Where a topology has several
+    clients, the plan makes ``parts`` of it, one for each that sends, which has its name as ``client``; all parts start
+    at one moment, and numbers of requests, rates and connections are those of each.
     """
 
     name: str
@@ -417,6 +470,32 @@ class Scenario(Load):
     history: bool = False
     events: tuple[Disruption, ...] = ()
     nearest: str | None = None
+    senders: tuple[Sender, ...] = ()
+    client: str | None = None
+    parts: tuple[Scenario, ...] = ()
+
+    def part(self, number: int, client: str, nearest: str, sender: Sender | None) -> Scenario:
+        """What the client of that number, from 0, sends of it."""
+        changes = {} if sender is None else sender.changes
+        seed = self.seed + number * CLIENT_SEEDS
+        return replace(self, client=client, nearest=nearest, senders=(), seed=seed, **changes)
+
+    @property
+    def together(self) -> Scenario:
+        """The loads of all parts in one: their requests, rates, clients and connections added up."""
+        if not self.parts:
+            return self
+        totals, rates = ([getattr(part, name) for part in self.parts] for name in ("total", "rate"))
+        lengths = [part.duration_ns for part in self.parts if part.duration_ns is not None]
+        return replace(
+            self,
+            parts=(),
+            total=None if None in totals else sum(totals),
+            duration_ns=max(lengths, default=None),
+            rate=None if None in rates else sum(rates),
+            clients=sum(part.clients for part in self.parts),
+            conns=sum(part.conns for part in self.parts),
+        )
 
     @property
     def reads(self) -> bool:
@@ -431,6 +510,8 @@ class Scenario(Load):
     @property
     def first_keys_written(self) -> int:
         """How many of the first keys certainly exist after this write: drawn keys may be any."""
+        if self.parts:
+            return max(part.first_keys_written for part in self.parts)
         if self.total is None or self.key_space is None or self.keys in ("uniform", "zipfian"):
             return 0
         if self.warmup != NO_WARMUP:

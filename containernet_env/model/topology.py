@@ -152,6 +152,11 @@ class Topology:
         """The hosts that run the store, in order."""
         return tuple(host for host in self.hosts if host.role == "member")
 
+    @property
+    def clients(self) -> tuple[Host, ...]:
+        """The hosts that make the load, in order."""
+        return tuple(host for host in self.hosts if host.role == "benchmark")
+
     def host(self, name: str) -> Host:
         """The host of that name; ``KeyError`` when there is none."""
         return self._hosts_by_name[name]
@@ -307,7 +312,7 @@ def network_of(config: Config) -> Topology:
     """
     prefix_length = config.subnet.prefixlen
     hosts = [Host(node.name, "member", node.ip, prefix_length) for node in config.nodes]
-    hosts.append(Host(config.client.name, "benchmark", config.client.ip, prefix_length))
+    hosts += [Host(client.name, "benchmark", client.ip, prefix_length) for client in config.clients]
     links = [Link(node.name, node.site or node.switch or SWITCH_NAME, node.link) for node in config.hosts]
     links += [Link(link.a, link.b, link.spec) for link in config.switch_links]
     switches = [Switch(name) for name in config.sites or config.switches or (SWITCH_NAME,)]

@@ -493,7 +493,8 @@ class _Weigher:
         limits = [node.cpus for node in plan.config.nodes]
         self._estimator = Estimator(plan.topology, limits, plan.options.machine_cores, plan.config.etcd.leader)
         self._leader = self._estimator.fastest_leader
-        self._client_cpus = plan.config.client.cpus
+        clients = [client.cpus for client in plan.config.clients]
+        self._client_cpus = None if None in clients else sum(cpus for cpus in clients if cpus is not None)
         self._config = config_hash(plan)
         self._full = full_share(known.requests)
         self._kept = plan.options.links_cpu
@@ -513,7 +514,11 @@ class _Weigher:
         return None if least is None else SlowSync(least, sync_s, floors[least.name])
 
     def shortages(self, scenario: Scenario) -> tuple[Shortage, ...] | None:
-        """The resources that are too small for a scenario; ``None`` if the cost of its requests is unknown."""
+        """The resources that are too small for a scenario; ``None`` if the cost of its requests is unknown.
+
+        Of several clients the loads are taken together, and their generators share them evenly.
+        """
+        floor_s, generators, scenario = self.floor_s(scenario), max(1, len(scenario.parts)), scenario.together
         samples = alike(self._samples, scenario, len(self._members))
         if not samples or not by_emulator(self._plan):
             return None
@@ -521,7 +526,7 @@ class _Weigher:
         # process one request at the same time as their leader.
         least = _cost(lambda name: min(getattr(sample, name) for sample in samples))
         work_s = (least.generator_ns + least.links_ns + least.member_ns) / 1e9
-        alone_s = self.floor_s(scenario) + work_s / self._dilation
+        alone_s = floor_s + work_s / self._dilation
         rates = [scenario.clients / max(alone_s, 1e-9), *reached_per_s(samples, self._config, scenario.clients)]
         rates += [float(limit) for limit in (scenario.rate, scenario.search and scenario.search.high) if limit]
         links_bps = [rate for node in self._plan.config.nodes if (rate := node.link.a_to_b.rate_bps) is not None]
@@ -533,19 +538,21 @@ class _Weigher:
         cpus = [node.cpus for node in self._plan.config.nodes if node.cpus is not None]
         if len(cpus) == len(self._members) and cost.member_ns > 0:
             rates.append(float(max(cpus)) * 1e9 / cost.member_ns)
-        return tuple(self._short(scenario, min(rates), alone_s, cost))
+        return tuple(self._short(scenario, min(rates), alone_s, cost, generators))
 
-    def _short(self, scenario: Scenario, rate: float, alone_s: float, cost: RequestCost) -> Iterator[Shortage]:
+    def _short(
+        self, scenario: Scenario, rate: float, alone_s: float, cost: RequestCost, generators: int
+    ) -> Iterator[Shortage]:
         # The one thread of the generator and that of the link emulator let no more through. In real time.
         real_rate = rate / self._dilation
-        carried_rate = min(real_rate, 1e9 / max(1.0, cost.generator_ns, cost.links_ns))
+        carried_rate = min(real_rate, 1e9 / max(1.0, cost.generator_ns / generators, cost.links_ns))
         request_ns = cost.cluster_ns + cost.client_ns + cost.rest_ns + (cost.links_ns if self._kept is None else 0.0)
         wanted: Mapping[Resource, tuple[float, float, float]] = {
             # The cores that are needed, the cores available before contention, and the cost of a request in that
             # resource.
             "machine": (carried_rate * request_ns / 1e9, self._full * self._cores, request_ns),
             "links": (real_rate * cost.links_ns / 1e9, SATURATED_CORES, cost.links_ns),
-            "generator": (real_rate * cost.generator_ns / 1e9, SATURATED_CORES, cost.generator_ns),
+            "generator": (real_rate * cost.generator_ns / 1e9, generators * SATURATED_CORES, cost.generator_ns),
         }
         if self._client_cpus is not None:
             limit = float(self._client_cpus) / self._dilation

@@ -28,21 +28,37 @@ class Floor:
         self._topology = topology
         self._sync_ns = dict(sync_ns)
         self._members = [member.name for member in topology.members]
-        (self._client,) = (host.name for host in topology.hosts if host.role == "benchmark")
-        self._known: dict[tuple[Scenario, str | None, tuple[str, ...]], float | None] = {}
+        self._client = topology.clients[0].name
+        self._known: dict[tuple[Scenario, str | None, tuple[str, ...]], list[tuple[float, float]] | None] = {}
 
-    def median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
+    def median_s(
+        self, scenario: Scenario, leader: str | None, living: Collection[str], answered: Mapping[str, int] | None = None
+    ) -> float | None:
         """The least median latency of a scenario in seconds, under one leader and with these members alive.
 
-        ``None`` if it depends on a leader that is unknown, on an fdatasync that was not measured, or on members
-        that are no majority.
+        Of several clients it is that of all their requests: of each client as many as it has ``answered``, by its name;
+        without these each counts as much. ``None`` if it depends on a leader that is unknown, on an fdatasync that was
+        not measured, or on members that are no majority.
         """
+        mixture: list[tuple[float, float]] = []
+        for part in scenario.parts or (scenario,):
+            count = 1 if answered is None else answered.get(part.client or "", 0)
+            if (shares := self._shares_of(part, leader, living)) is None:
+                return None
+            whole = sum(share for share, _ in shares)
+            mixture += [(count * share / whole, value) for share, value in shares if count]
+        return weighted_median(mixture) / 1e9 if mixture else None
+
+    def _shares_of(
+        self, scenario: Scenario, leader: str | None, living: Collection[str]
+    ) -> list[tuple[float, float]] | None:
+        """The latencies of one client's requests with their shares; ``None`` as of the median."""
         key = (scenario, leader, tuple(sorted(living)))
         if key not in self._known:
-            self._known[key] = self._median_s(scenario, leader, [name for name in self._members if name in living])
+            self._known[key] = self._latencies(scenario, leader, [name for name in self._members if name in living])
         return self._known[key]
 
-    def _median_s(self, scenario: Scenario, leader: str | None, living: list[str]) -> float | None:
+    def _latencies(self, scenario: Scenario, leader: str | None, living: list[str]) -> list[tuple[float, float]] | None:
         local = scenario.consistency == "s" and not scenario.put_ratio
         agreed = leader in living and 2 * len(living) > len(self._members)
         if not agreed and (scenario.target == "leader" or not local):
@@ -57,11 +73,11 @@ class Floor:
             return None
         rounds = -(-DRAWS // len(queried)) if has_jitter(self._topology) else 1
         network = UnloadedNetwork(self._topology, Random(_SEED) if rounds > 1 else None)
-        shares = []
+        client, shares = scenario.client or self._client, list[tuple[float, float]]()
         for name in queried:
-            request = Request(scenario, self._members, living, self._client, name, leader, network, self._sync_ns)
+            request = Request(scenario, self._members, living, client, name, leader, network, self._sync_ns)
             shares += [share for _ in range(rounds) for share in self._shares(request)]
-        return weighted_median(shares) / 1e9
+        return shares
 
     def _shares(self, request: Request) -> Iterator[tuple[float, float]]:
         """For each kind of operation of a scenario its share, and its least latency in ns."""

@@ -283,7 +283,7 @@ class Etcd(store.Store):
         issued = authority.issue("client")
         contents = authority.certificate, issued.certificate, issued.key
         paths = (f"{store.CLIENT_SECRETS}/{name}" for name in request.values())
-        files[config.client.name] = dict(zip(paths, contents, strict=True))
+        files |= {client.name: dict(zip(paths, contents, strict=True)) for client in config.clients}
         return Trust(client_context(authority, authority.issue("driver")), files, request)
 
     # The critical path of a request in etcd; docs/floor.md derives it, with the places in etcd's and raft's source.
