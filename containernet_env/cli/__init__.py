@@ -88,6 +88,14 @@ EXAMPLES = {
 FILE = click.Path(dir_okay=False, path_type=Path)
 RUN = click.Path(path_type=Path)
 """A run directory, or a results file, which stands for its newest run."""
+of_client = click.option(
+    "--client",
+    default="all",
+    show_default=True,
+    metavar="NAME",
+    help="Of runs with several clients the rows of this one; all: those of all together; each: those of every one, "
+    "told apart by the column Client.",
+)
 
 
 class Parsed(click.ParamType[Any]):

@@ -12,7 +12,7 @@ import click
 
 from containernet_env.base import clock
 from containernet_env.base.errors import UsageError
-from containernet_env.cli import FILE
+from containernet_env.cli import FILE, of_client
 from containernet_env.cli.output import plain
 from containernet_env.model.names import split
 
@@ -42,9 +42,10 @@ def _note(text: str) -> None:
 @click.option(
     *("-o", "--output"), type=FILE, default=Path("report.html"), show_default=True, metavar="PAGE", help="The page."
 )
+@of_client
 @click.option("--title", help="What the page is called; the names of the files by default.")
 @_x_scale
-def report_command(files: tuple[Path, ...], output: Path, title: str | None, x_scale: XScale) -> int:
+def report_command(files: tuple[Path, ...], output: Path, client: str, title: str | None, x_scale: XScale) -> int:
     """Write the rows of results files, and what their run directories add, as one page that needs no network.
 
     Run directories are looked for where a run leaves them, beside each OUT.
@@ -57,7 +58,7 @@ def report_command(files: tuple[Path, ...], output: Path, title: str | None, x_s
     from containernet_env.setup import packages
 
     check_output(output, BEGINNING, files)
-    rows = read_rows(files, _note)
+    rows = read_rows(files, _note, client)
     for module in ("plotly", "scipy"):
         packages.require(module, _note)
     document = document_of(rows, read_runs(rows, _note), title, x_scale)
@@ -88,6 +89,7 @@ def report_command(files: tuple[Path, ...], output: Path, title: str | None, x_s
     metavar="AXES",
     help="A line for each combination of values of these: bandwidth,type; repeatable.",
 )
+@of_client
 @click.option("--where", multiple=True, metavar="AXIS=VALUE", help="Only rows that have this value; repeatable.")
 @_x_scale
 @click.option(
@@ -98,6 +100,7 @@ def plot_command(
     x: str,
     ys: tuple[str, ...],
     by: tuple[str, ...],
+    client: str,
     where: tuple[str, ...],
     x_scale: XScale,
     output: Path,
@@ -119,7 +122,7 @@ def plot_command(
     numbers = output.with_name(f"{output.name}.csv")
     check_output(output, re.compile(paper.FORMATS[form]), files)
     check_output(numbers, re.compile(paper.NUMBERS), files)
-    every = read_rows(files, _note)
+    every = read_rows(files, _note, client)
     rows = paper.chosen(every, where)
     drawing = paper.plan(rows, x, split("--y", ys), split("--by", filter(None, by)), x_scale)
     for module in ("matplotlib", "scipy"):
@@ -143,10 +146,11 @@ def plot_command(
 @click.command()
 @click.argument("form", type=click.Choice(["dbtester", "clients"]))
 @_files
+@of_client
 @click.option("--all", "every", is_flag=True, help="Take rows whose figures are not certainly valid, too.")
 @click.option("--json", "output", flag_value="json", help="Print JSON.")
 @click.option("--csv", "output", flag_value="csv", help="Print CSV.")
-def table_command(form: str, files: tuple[Path, ...], every: bool, output: str | None) -> None:
+def table_command(form: str, files: tuple[Path, ...], client: str, every: bool, output: str | None) -> None:
     """Print results files as a table: dbtester's aggregated one, or requests/s by clients.
 
     Rows that agree in everything but the number of clients are the steps of one run: `dbtester` has a column for each
@@ -154,7 +158,7 @@ def table_command(form: str, files: tuple[Path, ...], every: bool, output: str |
     """
     from containernet_env.report.rows import read_rows
 
-    rows = read_rows(files, _note)
+    rows = read_rows(files, _note, client)
     if every and (more := sum(bool(why) and not why.startswith("failed") for why in rows.why)):
         _note(f"rows that are not certainly valid count, too: {more:,}")
     if form == "dbtester":

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from containernet_env.base.units import format_number
-from containernet_env.cli import FILE, RUN, SHARE
+from containernet_env.cli import FILE, RUN, SHARE, of_client
 from containernet_env.cli.output import plain
 from containernet_env.cli.terminal import (
     milliseconds_text,
@@ -27,6 +27,7 @@ from containernet_env.cli.terminal import (
     wide_console,
 )
 from containernet_env.model.names import listed, split
+from containernet_env.model.outcome import ALL_CLIENTS
 
 if TYPE_CHECKING:
     from containernet_env.results.comparison import Cell, Comparison
@@ -49,16 +50,17 @@ def _note(text: str) -> None:
     "name; several with commas between them. By default rows are merged that agree in everything configured, in CPU "
     "model and commit.",
 )
+@of_client
 @click.option("--all", "every", is_flag=True, help="Take rows into the medians whose figures are not certainly valid.")
 @click.option("--json", "form", flag_value="json", help="Print JSON.")
 @click.option("--csv", "form", flag_value="csv", help="Print CSV.")
-def results_command(file: Path, by: tuple[str, ...], every: bool, form: str | None) -> None:
+def results_command(file: Path, by: tuple[str, ...], client: str, every: bool, form: str | None) -> None:
     """Show the rows of FILE: for each configuration how many rows there are, the median, and the spread."""
     from containernet_env.results.csv_file import load
     from containernet_env.results.repetitions import FIGURES, summarize
 
     # Not in the output for programs.
-    summary = summarize(load(file, _note), split("--by", by), every)
+    summary = summarize(load(file, _note, client), split("--by", by), every)
     if form == "json":
         click.echo(summary.to_json(orient="records", indent=1, double_precision=9))
         return
@@ -134,6 +136,7 @@ _COLUMNS = (
     help="Exit status 1 where the whole interval of a cell is of a B that is slower by more than this, such as 5%; "
     "2 if there is none, but some cell is undecided.",
 )
+@of_client
 @click.option("--csv", "table", type=FILE, metavar="FILE", help="Write the cells to this file, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compare_command(
@@ -143,6 +146,7 @@ def compare_command(
     also_b: tuple[Path, ...],
     figures: tuple[str, ...],
     fail_if_slower: float | None,
+    client: str,
     table: Path | None,
     as_json: bool,
 ) -> int:
@@ -159,7 +163,7 @@ def compare_command(
     names = [column_of("--figure", name, FIGURES) for name in split("--figure", figures)]
     files = (a, *also_a), (b, *also_b)
     texts = [", ".join(map(str, paths)) for paths in files]
-    sides = [read(paths, _note) for paths in files]
+    sides = [read(paths, _note, client) for paths in files]
     found = compare(sides[0], sides[1], list(dict.fromkeys(names)), (f"A ({texts[0]})", f"B ({texts[1]})"))
     if table is not None:
         check_output(table, re.compile(",".join(_COLUMNS).encode()), (*files[0], *files[1]))
@@ -375,7 +379,9 @@ def _table(scenarios: Sequence[ScenarioLine]) -> Table:
         load = line.load or {}
         percentiles = (load.get("response_time") or {}).get("percentiles_s", {})
         shown.add_row(
-            plain(name_text(line.scenario, line.repetition, line.attempt)),
+            plain(
+                name_text(line.scenario, line.repetition, line.attempt) + (f", {line.client}" if line.client else "")
+            ),
             rate_text(load.get("requests_per_s") if load.get("ok") else None),
             milliseconds_text(percentiles.get("50")),
             milliseconds_text(percentiles.get("99")),
@@ -391,6 +397,8 @@ def _table(scenarios: Sequence[ScenarioLine]) -> Table:
 def _findings(scenarios: Sequence[ScenarioLine]) -> list[Text]:
     lines = []
     for line in scenarios:
+        if line.client not in (None, ALL_CLIENTS):
+            continue  # the line of all has what single clients have
         name = plain(line.scenario)
         if line.error:
             lines.append(Text(f"{name}: {plain(line.error)}", style="red"))

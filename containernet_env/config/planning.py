@@ -523,7 +523,7 @@ def _placed(scenario: Scenario, config: Config, near: Mapping[str, str]) -> Scen
 
 
 def _senders(config: Config, senders: Sequence[Sender]) -> dict[str, Sender]:
-    """By the name of each client that sends, what it sends otherwise. The names of clients come before those of sites."""
+    """By the name of each client that sends, what it sends otherwise. Names of clients come before those of sites."""
     found: dict[str, Sender] = {}
     for sender in senders:
         named = [client.name for client in config.clients if client.name == sender.who]

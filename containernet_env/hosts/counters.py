@@ -10,14 +10,14 @@ import re
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.limits import Cgroups, cgroups_of
-from containernet_env.model.usage import Consumers, Consumption, resumed
+from containernet_env.model.usage import Consumers, Consumption, added_up, resumed
 
 SECTOR_BYTES = 512
 """Of /proc/diskstats, whatever the disk's own sectors are (Documentation/admin-guide/iostats.rst)."""
@@ -352,12 +352,16 @@ _CLOCK_SHIFT, _CLOCK_SCHED = 3, 2
 
 @dataclass(frozen=True, slots=True)
 class Pids:
-    """The first process of each host, members by name, and the link emulator, where there is one; the driver."""
+    """The first process of each host, members by name, and the link emulator, where there is one; the driver.
+
+    Where there are several clients, ``clients`` has them by name, and there is no ``client``.
+    """
 
     members: Mapping[str, int]
     client: int | None
     links: int | None
     driver: int
+    clients: Mapping[str, int] = field(default_factory=dict)
 
 
 class ContainerUse:
@@ -521,6 +525,7 @@ class AllUse:
         self._members = {
             name: MemberUse(pid, partial(lambda name: now()[name], name)) for name, pid in pids.members.items()
         }
+        self._clients = {name: ContainerUse(pid) for name, pid in pids.clients.items()}
         self._others: dict[str, ContainerUse | ProcessUse | MachineUse] = {}
         if pids.client is not None:
             self._others["client"] = ContainerUse(pids.client)
@@ -531,11 +536,15 @@ class AllUse:
     def read(self) -> Consumers:
         """One sample of each."""
         members = {name: found for name, member in self._members.items() if (found := member.read()) is not None}
-        return Consumers(members=members, **{role: consumer.read() for role, consumer in self._others.items()})
+        others = {role: consumer.read() for role, consumer in self._others.items()}
+        clients = {name: found for name, client in self._clients.items() if (found := client.read()) is not None}
+        if self._clients:
+            others["client"] = added_up(clients.values()) if len(clients) == len(self._clients) else None
+        return Consumers(members=members, clients=clients, **others)
 
     def close(self) -> None:
         """Close every file. Idempotent."""
-        for consumer in (*self._members.values(), *self._others.values()):
+        for consumer in (*self._members.values(), *self._clients.values(), *self._others.values()):
             consumer.close()
 
 

@@ -45,14 +45,17 @@ class Window:
         used = {
             place: difference(first, self._last[place], self._largest[place]) for place, first in self._first.items()
         }
-        members = {name: value for (role, name), value in used.items() if role == "members"}
+        members, clients = (
+            {name: value for (role, name), value in used.items() if role == of} for of in ("members", "clients")
+        )
         singles = {role: value for (role, name), value in used.items() if not name}
-        return Usage(self._ended_ns - self._began_ns, Consumers(members=members, **singles))
+        return Usage(self._ended_ns - self._began_ns, Consumers(members=members, clients=clients, **singles))
 
 
 def _places(consumers: Consumers) -> Mapping[tuple[str, str], Consumption]:
     """By role, and name where several have one."""
     found = {("members", name): member for name, member in consumers.members.items()}
+    found |= {("clients", name): client for name, client in consumers.clients.items()}
     for role in ("client", "links", "driver", "machine"):
         if (single := getattr(consumers, role)) is not None:
             found[role, ""] = single

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, get_args
 
@@ -73,6 +73,18 @@ def _above(
 ) -> Iterator[Finding]:
     if value > limit:
         yield Finding(kind, effect, text, round(value, 4), limit, subject)
+
+
+def of_all_clients(by_client: Mapping[str, Sequence[Finding]]) -> list[Finding]:
+    """The findings of what several clients did together: those of all of them once, others with the client's name."""
+    clients = Counter(finding for found in by_client.values() for finding in dict.fromkeys(found))
+    together: dict[Finding, None] = {}
+    for client, found in by_client.items():
+        for finding in found:
+            is_common = clients[finding] == len(by_client)
+            named = replace(finding, text=f"{client}: {finding.text}", subject=finding.subject or client)
+            together[finding if is_common else named] = None
+    return list(together)
 
 
 def network_finding(proof: NetworkProof | None) -> Finding | None:
@@ -367,7 +379,8 @@ def _machine_load(usage: Usage, capacity: Capacity) -> Iterator[Finding]:
     if machine is None or machine.cpu_ns is None:
         return
     time_ns = usage.window_ns * capacity.cores
-    ours = [*usage.used.members.values(), usage.used.client, usage.used.links, usage.used.driver]
+    clients = usage.used.clients.values() or [usage.used.client]
+    ours = [*usage.used.members.values(), *clients, usage.used.links, usage.used.driver]
     known = [used.user_ns for used in ours if used is not None]
     if machine.user_ns is not None and None not in known:
         # The kernel's own threads and interrupts, which work for the run too, have no user time.

@@ -99,9 +99,10 @@ class LoadResult:
         return began
 
     @property
-    def longest_gap_s(self) -> float:
-        """The longest time without a success."""
-        return float(self.values["longest_gap_s"])
+    def longest_gap_s(self) -> float | None:
+        """The longest time without a success; ``None`` for several clients together, of which it is unknown."""
+        longest_s: float | None = self.values["longest_gap_s"]
+        return longest_s
 
     def first_success_s(self, after_s: float) -> float | None:
         """How long after a moment the first request succeeded; the moment is in seconds since the start.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from containernet_env.model.disruption import Disruptions
@@ -26,6 +26,10 @@ class ClientRtt:
     samples: int
 
 
+ALL_CLIENTS, EACH_CLIENT = "all", "each"
+"""In place of a client's name: several together, and every one by itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScenarioOutcome:
     """One scenario of a run, ended.
@@ -35,7 +39,8 @@ class ScenarioOutcome:
     are what a reader of the figures has to know, in the order in which they are shown. ``search`` is what a saturation
     search found; the figures are then those of one of its probes. ``disruptions`` is what events did; ``None`` where
     none is configured. ``reused`` is what was there before; ``None`` where it was not run. ``testbed_failed``: it
-    failed because nothing could be measured any more, and not because of the store.
+    failed because nothing could be measured any more, and not because of the store. ``parts``: of several clients what
+    each of them measured; the outcome has what all did together.
     """
 
     scheduled: ScheduledScenario
@@ -65,6 +70,23 @@ class ScenarioOutcome:
         "scenario",
     ] = None
     advice: Annotated[str | None, "what would make the figures valid; the CSV's Advice"] = None
+    parts: tuple[ScenarioOutcome, ...] = ()
+
+    @property
+    def client(self) -> str | None:
+        """Which of several clients it is of, ``ALL_CLIENTS`` of all together; ``None`` where there is one."""
+        scenario = self.scheduled.scenario
+        return ALL_CLIENTS if scenario.parts else scenario.client
+
+    @property
+    def each(self) -> tuple[ScenarioOutcome, ...]:
+        """What has a row of its own: the parts, then all of it."""
+        return (*self.parts, self)
+
+    def found(self, finding: Finding) -> ScenarioOutcome:
+        """The same with one more finding, also in all parts."""
+        parts = tuple(part.found(finding) for part in self.parts)
+        return replace(self, findings=(*self.findings, finding), parts=parts)
 
     @property
     def wall_s(self) -> float:

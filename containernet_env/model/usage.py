@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 GAUGES = ("memory_bytes", "rss_bytes")
@@ -61,10 +61,14 @@ NAMES = tuple(item.name for item in fields(Consumption))
 
 @dataclass(frozen=True, slots=True)
 class Consumers:
-    """A value for each consumer, members by name; ``None`` for one that there is not, or that is no longer there."""
+    """A value for each consumer, members by name; ``None`` for one that there is not, or that is no longer there.
+
+    Of several clients ``clients`` has each by its name, and ``client`` is all of them together.
+    """
 
     members: Mapping[str, Consumption] = field(default_factory=dict)
     client: Consumption | None = None
+    clients: Mapping[str, Consumption] = field(default_factory=dict)
     links: Consumption | None = None
     driver: Consumption | None = None
     machine: Consumption | None = None
@@ -84,6 +88,10 @@ class Usage:
     def cores(self, cpu_ns: int | None) -> float | None:
         """CPU time as a number of cores; ``None`` if it is unknown."""
         return None if cpu_ns is None or self.window_ns <= 0 else cpu_ns / self.window_ns
+
+    def of_client(self, name: str) -> Usage:
+        """The same, with one of several clients as the client."""
+        return replace(self, used=replace(self.used, client=self.used.clients.get(name)))
 
     @property
     def cluster_cores(self) -> float | None:
@@ -111,6 +119,13 @@ class Usage:
     def client_throttled_ns(self) -> int | None:
         """How long the client's host was stopped by its own CPU limit."""
         return self.used.client.throttled_ns if self.used.client is not None else None
+
+
+def added_up(consumptions: Iterable[Consumption]) -> Consumption:
+    """What several have used together; a counter that one of them lacks is unknown."""
+    found = list(consumptions)
+    values = {name: [getattr(one, name) for one in found] for name in NAMES}
+    return Consumption(**{name: None if None in held else sum(held) for name, held in values.items()})
 
 
 def difference(before: Consumption, after: Consumption, largest: Consumption) -> Consumption:

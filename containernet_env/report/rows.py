@@ -19,6 +19,7 @@ from containernet_env.base.errors import UsageError
 from containernet_env.base.units import parse_duration, parse_size
 from containernet_env.model.findings import reasons_text
 from containernet_env.model.names import AXES, find
+from containernet_env.model.outcome import ALL_CLIENTS
 from containernet_env.results.columns import BY_NAME, SEED_COLUMNS
 from containernet_env.results.csv_file import load_all
 from containernet_env.results.repetitions import (
@@ -228,8 +229,10 @@ class Rows:
         return {name: value for name in single if (value := self.values(name)[0]) is not None}
 
 
-def read_rows(files: Sequence[Path], note: Callable[[str], object] = lambda text: None) -> Rows:
-    """The rows of results files of either form.
+def read_rows(
+    files: Sequence[Path], note: Callable[[str], object] = lambda text: None, client: str = ALL_CLIENTS
+) -> Rows:
+    """The rows of results files of either form; ``client`` as of `results.csv_file.load`.
 
     The result has notes on rows that are left out, and ``note`` gets each: rows that were torn, a file that is named
     twice, and rows that an earlier file has, which would count twice. Raises ``UsageError`` for a file
@@ -249,7 +252,7 @@ def read_rows(files: Sequence[Path], note: Callable[[str], object] = lambda text
             left_out(f"{path} is named twice, and read once")
         else:
             paths.append(path)
-    tables = zip(_names(paths), load_all(paths, left_out), strict=True)
+    tables = zip(_names(paths), load_all(paths, left_out, client), strict=True)
     frames = [table.assign(**{FILE: name}) for name, table in tables]
     columns = max((list(frame.columns) for frame in frames), key=len)
     frame = pandas.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True)

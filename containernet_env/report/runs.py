@@ -101,8 +101,9 @@ def noted(read: Callable[[Path], T], path: Path, notes: list[str], what: str = "
 
 def lines_of(rows: Rows, run: ReadRun, numbers: Sequence[int]) -> Iterator[tuple[int, ScenarioLine]]:
     """Those of the rows that a run has a line of scenarios.jsonl of, each with that."""
-    lines = {(line.scenario, line.repetition, line.attempt): line for line in run.scenarios}
-    keys = list(zip(*(rows.values(name) for name in ("Scenario", "Repetition", "Attempt")), strict=True))
+    lines = {(line.scenario, line.repetition, line.attempt, line.client): line for line in run.scenarios}
+    names = ("Scenario", "Repetition", "Attempt", "Client")
+    keys = list(zip(*(rows.values(name) for name in names), strict=True))
     for number in numbers:
         if (line := lines.get(keys[number])) is not None:
             yield number, line

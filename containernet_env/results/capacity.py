@@ -234,7 +234,7 @@ def sample_of(
     frames = sum(direction["frames"] for direction in sent)
     if requests <= 0 or frames <= 0:
         return None
-    scenario = outcome.scheduled.scenario
+    scenario = outcome.scheduled.scenario.together
     reasons = set(verdict.reasons)
     return CostSample(
         at=outcome.began,

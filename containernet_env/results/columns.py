@@ -125,7 +125,7 @@ EventsDone          measured   outcome.disruptions.text     words
 EventSeed           run        outcome.disruptions.seed     words
     what `random` members were drawn from: the run's seed with scenario, repetition and attempt
 LongestGap_s        measured   load.longest_gap_s           .6 s
-    the longest time in which no request succeeded
+    the longest time in which no request succeeded; '-' of several clients together, of which it is not known
 FirstSuccess_s      measured   first_successes              words s
     for each thing that events did, in order: how long after it the first request succeeded, `a;b;c`; requests that
     were under way may succeed after it
@@ -192,11 +192,12 @@ Cpus                configured testbed.cpus                 words
 Memory_bytes        configured testbed.memory_bytes         words
     memory limit of the members, in the same form; `unlimited`
 ClientLink          configured testbed.client_link          words
-    the client's link: delay in ms, bandwidth in Mbit/s, jitter and loss where it has them
+    the client's link: delay in ms, bandwidth in Mbit/s, jitter and loss where it has them; of several clients together
+    one value if all are equal, else `a;b;c`
 ClientCpus          configured testbed.client_cpus          words
-    CPU limit of the client; `unlimited`
+    CPU limit of the client, in the same form; `unlimited`
 ClientMemory_bytes  configured testbed.client_memory_bytes  words
-    memory limit of the client; `unlimited`
+    memory limit of the client, in the same form; `unlimited`
 Heartbeat_ms        configured plan.timing.values.heartbeat_ms count ms
     the store's heartbeat interval
 ElectionTimeout_ms  configured plan.timing.values.election_ms count ms
@@ -284,6 +285,9 @@ Dilation            configured outcome.dilation             count
     time](../docs/dilation.md)
 WallTime_s          measured   outcome.wall_s               .3 s
     how long the scenario took in real time, the benchmark server's answer included
+Client              configured outcome.client               words
+    of a topology with [several clients](../docs/scenarios.md#several-clients) the one whose figures these are, or `all`
+    of them together; '-' where there is one. Of a scenario that was not run there is the row for all
 Timestamp           run        outcome.began                words
     when the scenario began, UTC
 """
@@ -378,7 +382,7 @@ def row_of(facts: RunFacts, outcome: ScenarioOutcome) -> dict[str, str]:
 
 def _sources(facts: RunFacts, outcome: ScenarioOutcome) -> dict[str, Any]:
     """Where the values of a row come from, by the first name of their paths."""
-    plan, manifest, scenario, load = facts.plan, facts.manifest, outcome.scheduled.scenario, outcome.load
+    plan, manifest, scenario, load = facts.plan, facts.manifest, outcome.scheduled.scenario.together, outcome.load
     config, terms, rtt = plan.config, plan.store.load_terms, plan.largest_member_rtt
     flags = manifest.flags if manifest is not None else None
     writes = scenario.type in ("write", "mixed")
@@ -395,7 +399,7 @@ def _sources(facts: RunFacts, outcome: ScenarioOutcome) -> dict[str, Any]:
         "written": scenario if scenario.type != "read" else None,
         "read": scenario if scenario.reads else None,
         "open_loop": load if load and load.schedule else None,
-        "testbed": _testbed(facts) if config.external is None else None,
+        "testbed": _testbed(facts, outcome) if config.external is None else None,
         "members": len(config.nodes),
         "requests": scenario.requests if load is None else load.requests,
         "consistency": scenario.consistency and plan.store.consistency.get(scenario.consistency, scenario.consistency),
@@ -414,18 +418,19 @@ def _sources(facts: RunFacts, outcome: ScenarioOutcome) -> dict[str, Any]:
     }
 
 
-def _testbed(facts: RunFacts) -> dict[str, str]:
+def _testbed(facts: RunFacts, outcome: ScenarioOutcome) -> dict[str, str]:
     """The configuration of hosts and links, which an external cluster has none of."""
-    config = facts.plan.config
-    nodes, client = config.nodes, config.client
+    config, scenario = facts.plan.config, outcome.scheduled.scenario
+    senders = [part.client for part in scenario.parts or (scenario,)]
+    nodes, clients = config.nodes, [client for client in config.clients if client.name in senders] or config.clients
     of_links = ("delay_ms", "bandwidth_mbps", "jitter_ms", "loss_ratio")
     return {
         **{name: each_or_one([link_text(node.link, name) for node in nodes]) for name in of_links},
         "cpus": each_or_one([_limit(node.cpus) for node in nodes]),
         "memory_bytes": each_or_one([_limit(node.memory_bytes) for node in nodes]),
-        "client_link": impairments(client.link),
-        "client_cpus": _limit(client.cpus),
-        "client_memory_bytes": _limit(client.memory_bytes),
+        "client_link": each_or_one([impairments(client.link) for client in clients]),
+        "client_cpus": each_or_one([_limit(client.cpus) for client in clients]),
+        "client_memory_bytes": each_or_one([_limit(client.memory_bytes) for client in clients]),
         "data": config.etcd.data,
         "links": facts.links,
     }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from containernet_env.base.errors import UsageError
 from containernet_env.model.names import listed
+from containernet_env.model.outcome import ALL_CLIENTS
 from containernet_env.results import statistics
 from containernet_env.results.columns import BY_NAME
 from containernet_env.results.csv_file import identities, load_all, text_of, texts_of
@@ -159,14 +160,14 @@ class _Side:
     left_out: Counter[str]
 
 
-def read(paths: Sequence[Path], note: Callable[[str], object]) -> pandas.DataFrame:
-    """The rows of all files of one side, see `results.csv_file.load_all`.
+def read(paths: Sequence[Path], note: Callable[[str], object], client: str = ALL_CLIENTS) -> pandas.DataFrame:
+    """The rows of all files of one side, see `results.csv_file.load_all`, as for ``client``.
 
     Raises ``UsageError`` if a file cannot be read or has other columns than the first one.
     """
     import pandas
 
-    tables = load_all(paths, note)
+    tables = load_all(paths, note, client)
     for path, table in zip(paths, tables, strict=True):
         if list(table.columns) != list(tables[0].columns):
             raise UsageError(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.model.hints import near_file
+from containernet_env.model.outcome import ALL_CLIENTS, EACH_CLIENT
 from containernet_env.results.columns import BY_NAME, COLUMNS, NOT_APPLICABLE, SEED_COLUMNS
 from containernet_env.results.files import (
     append_whole,
@@ -281,17 +282,27 @@ def values_of(line: bytes) -> list[str]:
         return [text]
 
 
-def load(path: Path, note: Callable[[str], object] = warnings.warn) -> pandas.DataFrame:
+def load(path: Path, note: Callable[[str], object] = warnings.warn, client: str = ALL_CLIENTS) -> pandas.DataFrame:
     """The rows of a results file: one column per CSV column, '-' as missing, numeric columns as numbers.
+
+    Where several clients loaded a cluster, of each scenario the row for all, or that of the ``client`` of that name, or
+    with ``EACH_CLIENT`` those of all single ones.
 
     Rows that were torn (a run that was killed while writing) are left out, and ``note`` is called with each; see
     ``why_torn``. Raises UsageError if the file cannot be read or its header is not one of ours.
     """
     header, rows = _whole_rows(path, note)
-    return _frame(rows, header, header if header == SEED_COLUMNS else COLUMNS)
+    frame = _frame(rows, header, header if header == SEED_COLUMNS else COLUMNS)
+    if "Client" not in frame.columns:
+        return frame if client == ALL_CLIENTS else frame[:0]
+    known = frame["Client"]
+    chosen = {ALL_CLIENTS: known.isna() | (known == client), EACH_CLIENT: known.notna() & (known != ALL_CLIENTS)}
+    return frame[chosen.get(client, known == client)].reset_index(drop=True)
 
 
-def load_all(paths: Sequence[Path], note: Callable[[str], object] = warnings.warn) -> list[pandas.DataFrame]:
+def load_all(
+    paths: Sequence[Path], note: Callable[[str], object] = warnings.warn, client: str = ALL_CLIENTS
+) -> list[pandas.DataFrame]:
     """The rows of several files, see `load`; those that a file before has, too, are left out, and ``note`` is called.
 
     Within a file the same row stays: it may have been measured twice.
@@ -299,7 +310,7 @@ def load_all(paths: Sequence[Path], note: Callable[[str], object] = warnings.war
     tables: list[pandas.DataFrame] = []
     taken: set[tuple[str, ...]] = set()
     for path in paths:
-        table = load(path, note)
+        table = load(path, note, client)
         own = identities(table)
         new = [identity not in taken for identity in own]
         if count := new.count(False):
@@ -311,7 +322,7 @@ def load_all(paths: Sequence[Path], note: Callable[[str], object] = warnings.war
 
 def identities(table: pandas.DataFrame) -> list[tuple[str, ...]]:
     """The identity of each row: its run, moment and measurement; in the seed's form the whole row."""
-    names = ("RunId", "Timestamp", "Scenario", "Repetition", "Attempt")
+    names = ("RunId", "Timestamp", "Scenario", "Repetition", "Attempt", "Client")
     return texts_of(table, [name for name in names if name in table.columns] or list(table.columns))
 
 
@@ -331,7 +342,8 @@ def texts_of(table: pandas.DataFrame, names: Sequence[str]) -> list[tuple[str, .
 def rows_after(path: Path, offset: int = 0) -> list[dict[str, str]]:
     """The whole rows of a results file in our own form, as text; of those from ``offset`` (bytes) on, where given.
 
-    None at all if there is no file. Raises UsageError if it cannot be read, or is of another form.
+    Those of single clients, of several, are left out. None at all if there is no file. Raises UsageError if it cannot
+    be read, or is of another form.
     """
     try:
         with path.open("rb") as file:
@@ -347,7 +359,8 @@ def rows_after(path: Path, offset: int = 0) -> list[dict[str, str]]:
             f"{path} has not the columns of this version: which cells its rows are of cannot be determined"
         )
     rows = (values_of(line) for line in lines if line)
-    return [dict(zip(COLUMNS, row, strict=True)) for row in rows if why_torn(row, COLUMNS) is None]
+    whole = [dict(zip(COLUMNS, row, strict=True)) for row in rows if why_torn(row, COLUMNS) is None]
+    return [row for row in whole if row["Client"] in (NOT_APPLICABLE, ALL_CLIENTS)]
 
 
 def rows_of_run(path: Path, run_id: str, note: Callable[[str], object]) -> tuple[tuple[str, ...], list[bytes]]:

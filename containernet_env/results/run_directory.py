@@ -211,7 +211,7 @@ class RunDirectory:
         with self._lock:
             self._lines[SCENARIOS].append(outcome)
             self._append_missing(SCENARIOS)
-            if lines := disruption_lines(outcome):
+            if (lines := disruption_lines(outcome)) and outcome.scheduled.scenario.client is None:
                 self._append(DISRUPTIONS, lines)
 
     def amend_scenarios(self, outcomes: Sequence[ScenarioOutcome]) -> None:
@@ -232,9 +232,13 @@ class RunDirectory:
     def add_usage(self, at_ns: int, edge: str | None, consumers: Consumers) -> None:
         """Append a line to usage.jsonl, not forced to disk; one that could not be written is not written again."""
         members = {name: consumption.values() for name, consumption in consumers.members.items()}
+        if consumers.clients:
+            clients = {"clients": {name: used.values() for name, used in consumers.clients.items()}}
+        else:
+            clients = {}
         singles = {role: getattr(consumers, role) for role in ("client", "links", "driver", "machine")}
         used = {role: None if single is None else single.values() for role, single in singles.items()}
-        self._append(USAGE, [{"schema": 1, "at_ns": at_ns, "edge": edge, "members": members, **used}])
+        self._append(USAGE, [{"schema": 1, "at_ns": at_ns, "edge": edge, "members": members, **clients, **used}])
 
     def add_probe(self, probe: Probe, outcome: ScenarioOutcome) -> None:
         """Append a line to probes.jsonl; one that could not be written is not written again."""
@@ -296,6 +300,7 @@ def scenario_line(outcome: ScenarioOutcome) -> ScenarioLine:
         scenario=outcome.scheduled.scenario.name,
         repetition=outcome.scheduled.repetition,
         attempt=outcome.scheduled.attempt,
+        client=outcome.client,
         identity=outcome.scheduled.identity,
         valid=outcome.verdict.valid if outcome.verdict else None,
         findings=[asdict(finding) for finding in outcome.findings],

@@ -380,6 +380,9 @@ class ScenarioLine(_OutcomeLine):  # type: ignore[misc]
     scenario: str
     repetition: int
     attempt: int = Field(default=1, description="the CSV's Attempt")
+    client: str | None = Field(
+        default=None, description="the CSV's Client: of several clients the one that it is of, or all; null for one"
+    )
     identity: str | None = Field(description="hash of scenario and data set; the CSV's ScenarioHash")
     valid: Literal["yes", "no", "unknown"] | None = Field(
         description="whether the figures are those of the store under what was configured; null without figures"
@@ -435,7 +438,8 @@ class UsageLine(RunFile):
     at_ns: int
     edge: Literal["begin", "end"] | None = Field(description="whether a scenario begins or ends with it")
     members: dict[str, Consumption] = Field(description="by name, those that live")
-    client: Consumption | None = Field(description="the host that makes the load")
+    client: Consumption | None = Field(description="the host that makes the load; of several, all of them together")
+    clients: dict[str, Consumption] = Field(default={}, description="by name, where there are several")
     links: Consumption | None = Field(description="the link emulator; null where the kernel carries the links")
     driver: Consumption | None = Field(description="containernet-env itself")
     machine: Consumption | None

@@ -82,6 +82,36 @@ def decode(text: str) -> Histogram:
     return Histogram(tuple((round(value * ratio), count) if ratio < 1 else (value, count) for value, count in counts))
 
 
+_SLOT_BITS = 10
+"""Of 3 digits: each power of two from 2^11 on has 2^10 slots."""
+_HIGHEST_NS = 48 * 3600 * 10**9
+
+
+def encode(histogram: Histogram) -> str:
+    """The text that `decode` reads, in the form of the load generator (internal/report/series.go): 3 digits, in ns."""
+    content, following = bytearray(), 0
+    for value, count in histogram.counts:
+        value = min(max(value, 1), _HIGHEST_NS)
+        power = max(value.bit_length() - 1 - _SLOT_BITS, 0)
+        slot = (power << _SLOT_BITS) + (value >> power)
+        if slot > following:
+            content += _number(0 if slot == following + 1 else following - slot)
+        content += _number(count)
+        following = slot + 1
+    header = _HEADER.pack(_PLAIN | 0x10, len(content), 0, 3, 1, _HIGHEST_NS, 1.0)
+    packed = zlib.compress(header + content)
+    return base64.b64encode(struct.pack(">ii", _COMPRESSED | 0x10, len(packed)) + packed).decode()
+
+
+def _number(number: int) -> bytes:
+    """ZigZag, 7 bits in each byte and 8 in the ninth."""
+    rest, found = (number << 1) ^ (number >> 63), bytearray()
+    while rest >= 0x80 and len(found) < 8:
+        found.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes(found) + bytes([rest])
+
+
 def _counts(content: bytes, digits: int, lowest: int) -> list[tuple[int, int]]:
     """The slots that are not empty. Half of the sub-buckets of each bucket but the first are in the one before it."""
     sub_buckets = 1 << (2 * 10**digits - 1).bit_length()

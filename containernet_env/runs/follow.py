@@ -7,15 +7,17 @@ import selectors
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
+from containernet_env.config.plan import Plan
 from containernet_env.model import load_contract as contract
 from containernet_env.model.scenario import Load, Scenario
 from containernet_env.runs.load import Answer, BenchmarkServer, Progress, dial_timeout_s, request_of
-from containernet_env.runs.target import Target
+from containernet_env.runs.target import ClientHost, Target
 from containernet_env.stores.cluster import NEAR, Ping, Waits
 
 # Ping interval of each member: a measured silence is too short by at most this. A ping costs 0.8 ms of idle members,
@@ -292,16 +294,17 @@ class Course:
 
     ``silent_s`` is the time in which no request has ended. It may be as long as the load itself explains, and
     ``SILENCE_MARGIN_S``: request timeout + longest gap between two intended starts (1/rate, Poisson 20/rate; 0 in a
-    closed loop); for the first request also the deadline for opening the connections, by ``waits``. Every request ends
+    closed loop); for the first request also the deadline for opening the connections, by ``waits``, and ``start_s``,
+    how long the load waits for its configured start. Every request ends
     by its timeout, well or not, those of the warm-up too; a run without a success, whose requests still end, the client
     ends by itself after its stall timeout.
     """
 
-    def __init__(self, load: Load, waits: Waits, now_s: float) -> None:
+    def __init__(self, load: Load, waits: Waits, now_s: float, start_s: float = 0.0) -> None:
         gaps = _POISSON_GAPS if load.arrival == "poisson" else 1
         gap_s = 0.0 if load.rate is None else gaps / float(load.rate)
         self._later_s = load.request_timeout_ns / 1e9 + gap_s + SILENCE_MARGIN_S
-        self._first_s = dial_timeout_s(waits) + self._later_s
+        self._first_s = start_s + dial_timeout_s(waits) + self._later_s
         self._looked_s = now_s
         self._spent_s = 0.0  # without the driver's own pauses
         self._ended = 0
@@ -370,8 +373,23 @@ def timeout_s(scenario: Scenario, waits: Waits = NEAR, dilation: int = 1) -> flo
     return min(limit_s + in_turn * waits.request_s, float(contract.MOST["runTimeout"]))
 
 
+# Before several loads start together all have to be ready: a client's process takes so much CPU time to start, and so
+# much for each connection with TLS; opening them takes the round trips of `Waits.request_s`. What is ready only later
+# is not measured, and its row has the reason.
+START_S, START_CPU_S, CONN_CPU_S = 1.0, 0.2, 0.005
+
+
+def ready_s(scenario: Scenario, plan: Plan, waits: Waits) -> float:
+    """How long after they were sent the parts of a scenario start, in real time as the plan's limits are."""
+    parts, cpus = scenario.parts, {client.name: client.cpus for client in plan.config.clients}
+    work_s = [START_CPU_S + CONN_CPU_S * part.conns for part in parts]
+    limits = [float(cpus.get(part.client or "") or plan.options.machine_cores) for part in parts]
+    slowest_s = max(work / min(limit, 1.0) for work, limit in zip(work_s, limits, strict=True))
+    return START_S + waits.request_s + max(slowest_s, sum(work_s) / plan.options.machine_cores)
+
+
 class Follower:
-    """Sends benchmarks to the server and watches each to its end.
+    """Sends benchmarks to the servers and watches each to its end.
 
     ``lost`` is why no further one can be run; ``None`` while one can. ``silent_members`` names those that currently do
     not answer. It never waits longer than a poll takes for a process that may be stopped.
@@ -392,83 +410,111 @@ class Follower:
         leader: str | None = None,
         *,
         is_shown: bool = True,
-    ) -> Answer:
-        """Post a benchmark and watch it to its end; ends it early once it no longer measures the configured load.
+    ) -> list[Answer]:
+        """Post the benchmark of each part of a load, or of all of it, and watch them to their ends.
 
-        Arguments as for ``request_of``. If it ``is_shown``, its progress is that of the running scenario. Raises as the
-        server's ``run`` does, and ``Interrupted`` if a stop of the run was requested.
+        One is ended early once it no longer measures the configured load. Parts start at one moment. Arguments as for
+        ``request_of``. If it ``is_shown``, its progress is that of the running scenario. Raises as the server's ``run``
+        does, and ``Interrupted`` if a stop of the run was requested.
         """
-        target, waits = self._target, self._target.cluster.waits
-        terms, prefix, limit_s = target.load_terms, target.key_prefix, timeout_s(load, waits, target.emulated.dilation)
+        target, waits, dilation = self._target, self._target.cluster.waits, self._target.emulated.dilation
         deaths_before = len(target.cluster.deaths())
-        request = request_of(load, endpoints, limit_s, seed, terms, prefix, leader, waits)
-        benchmark = _Benchmark(target.server, *request)
+        start_s = ready_s(load, target.plan, waits) if load.parts else 0.0
+        start_ns = clock.monotonic_ns() + round(start_s * 1e9) if load.parts else 0
+        followed: list[_Followed] = []
+        for part in load.parts or (load,):
+            limit_s = min(timeout_s(part, waits, dilation) + start_s, float(contract.MOST["runTimeout"]))
+            own_seed = seed + part.seed - load.seed
+            terms, prefix = target.load_terms, target.key_prefix
+            request = request_of(part, endpoints, limit_s, own_seed, terms, prefix, leader, waits, start_ns)
+            host, server = target.loader(part.client)
+            course = Course(part, waits, clock.monotonic(), start_s)
+            followed.append(_Followed(part.client, host, _Benchmark(server, *request), course))
         try:
-            benchmark.start()
-            return self._watch(benchmark, Course(load, waits, clock.monotonic()), deaths_before, is_shown)
+            for one in followed:
+                one.benchmark.start()
+            return self._watch(followed, deaths_before, is_shown)
         finally:
-            benchmark.close()
+            for one in followed:
+                one.benchmark.close()
 
-    def _watch(self, benchmark: _Benchmark, course: Course, deaths_before: int, is_shown: bool) -> Answer:
-        standstill: str | None = None
-        warned = False
-        while not benchmark.is_done(WATCH_INTERVAL_S):
-            progress = benchmark.running
-            if is_shown and progress is not None:
-                self._progress.scenario_progress(progress.done, progress.errors)
-            self._stop.check()
-            deaths = self._target.cluster.deaths()
-            self.report_deaths(deaths)
+    def _watch(self, followed: Sequence[_Followed], deaths_before: int, is_shown: bool) -> list[Answer]:
+        answers: dict[int, Answer] = {}
+        while True:
+            running = [number for number in range(len(followed)) if number not in answers]
+            if not followed[running[0]].benchmark.is_done(WATCH_INTERVAL_S):
+                self._look(followed, running, answers, deaths_before, is_shown)
+            for number in running:
+                if number not in answers and followed[number].benchmark.is_done(0.0):
+                    answers[number] = self._ended(followed[number])
+            if len(answers) == len(followed):
+                return [answers[number] for number in range(len(followed))]
+
+    def _look(
+        self,
+        followed: Sequence[_Followed],
+        running: Sequence[int],
+        answers: dict[int, Answer],
+        deaths_before: int,
+        is_shown: bool,
+    ) -> None:
+        """One poll of those that run; what is given up has an answer then."""
+        seen = [one.benchmark.latest for one in followed]
+        if is_shown and any(followed[number].benchmark.running is not None for number in running):
+            known = [progress for progress in seen if progress is not None]
+            self._progress.scenario_progress(*(sum(getattr(one, of) for one in known) for of in ("done", "errors")))
+        self._stop.check()
+        deaths = self._target.cluster.deaths()
+        self.report_deaths(deaths)
+        for number in running:
+            one = followed[number]
+            course, progress = one.course, one.benchmark.running
             action = course.look(
                 clock.monotonic(),
                 None if progress is None else progress.done + progress.warmup_done,
                 failed=self._target.failure is not None,
                 died=len(deaths) != deaths_before,
-                host_ended=self._host_ended(),
+                host_ended=one.host_ended,
             )
-            if course.stands_still and standstill is None:
-                standstill = self._standstill(course, benchmark)
-            elif not warned and course.silent_s >= course.limit_s / 2:
-                warned = True  # the time left that is shown grows, and this is why
-                self._progress.note(f"{self._standstill(course, benchmark)}; ended after {course.limit_s:.0f} s")
+            if course.stands_still and one.standstill is None:
+                one.standstill = self._standstill(one)
+            elif not one.warned and course.silent_s >= course.limit_s / 2:
+                one.warned = True  # the time left that is shown grows, and this is why
+                self._progress.note(f"{self._standstill(one)}; ended after {course.limit_s:.0f} s")
             if action == "cancel":
-                clock.Thread(target=self._cancel, name="cancel", daemon=True).start()
+                clock.Thread(target=self._cancel, args=(one,), name="cancel", daemon=True).start()
             elif action == "abandon":
-                return self._abandoned(standstill, benchmark)
-        return self._ended(benchmark.answer(), standstill)
+                answers[number] = self._abandoned(one)
 
-    def _ended(self, answer: Answer, standstill: str | None) -> Answer:
+    def _ended(self, one: _Followed) -> Answer:
         """The answer as received; if there is none because its host ended, one with that reason."""
+        answer = one.benchmark.answer()
         if answer.lost:
             until = clock.monotonic() + HOST_NEWS_S
-            while not self._host_ended() and clock.monotonic() < until:
+            while not one.host_ended and clock.monotonic() < until:
                 clock.sleep(WATCH_INTERVAL_S / 10)
-            if self._host_ended():
-                return self._abandoned(standstill, None)
-        if standstill is None:
+            if one.host_ended:
+                return self._abandoned(one)
+        if one.standstill is None:
             return answer
-        return Answer(answer.load, "; ".join(text for text in (standstill, answer.error) if text))
+        return Answer(answer.load, "; ".join(text for text in (one.standstill, answer.error) if text))
 
-    def _abandoned(self, standstill: str | None, benchmark: _Benchmark | None) -> Answer:
-        host = self._target.client_host
-        if host is not None and self._host_ended():
-            self.lost = f"the benchmark host ended: {host.ending() or 'the reason is unknown'}"
+    def _abandoned(self, one: _Followed) -> Answer:
+        if one.host is not None and one.host_ended:
+            self.lost = f"the {one.called('host')} ended: {one.host.ending() or 'the reason is unknown'}"
             return Answer(None, self.lost)
-        if benchmark is None or benchmark.silent_s >= QUIET_S:
-            self.lost = "the benchmark server answers nothing"
+        if one.benchmark.silent_s >= QUIET_S:
+            self.lost = f"the {one.called('server')} answers nothing"
         else:
-            ended = 0 if benchmark.running is None else benchmark.running.done
+            ended = 0 if one.benchmark.running is None else one.benchmark.running.done
             seconds = END_TIMEOUT_S + report_s(ended)
-            self.lost = f"the benchmark server did not end a benchmark within {seconds:.0f} s"
-        return Answer(None, standstill or self.lost)
+            self.lost = f"the {one.called('server')} did not end a benchmark within {seconds:.0f} s"
+        return Answer(None, one.standstill or self.lost)
 
-    def _standstill(self, course: Course, benchmark: _Benchmark) -> str:
-        who = who_is_silent(benchmark.silent_s, benchmark.client_silent_s, self._silent_members())
-        return f"no request has ended for {course.silent_s:.0f} s: {who}"
-
-    def _host_ended(self) -> bool:
-        host = self._target.client_host
-        return host is not None and not host.alive
+    def _standstill(self, one: _Followed) -> str:
+        who = who_is_silent(one.benchmark.silent_s, one.benchmark.client_silent_s, self._silent_members())
+        of = "" if one.client is None else f" of {one.client}"
+        return f"no request{of} has ended for {one.course.silent_s:.0f} s: {who}"
 
     def report_deaths(self, deaths: Mapping[str, str]) -> None:
         """Report each dead member once."""
@@ -476,12 +522,32 @@ class Follower:
             self._reported_deaths.add(name)
             self._on_event("member_died", deaths[name], name)
 
-    def _cancel(self) -> None:
-        """End the running benchmark; on its own thread, since a stopped server does not answer."""
+    def _cancel(self, one: _Followed) -> None:
+        """End a running benchmark; on its own thread, since a stopped server does not answer."""
         try:
-            self._target.server.cancel()
+            one.benchmark.cancel()
         except RunError as error:
             self._progress.note(f"the benchmark could not be ended early: {error}")
+
+
+@dataclass(eq=False)
+class _Followed:
+    """A benchmark that is watched: of one of several clients, by its name, or of the only one."""
+
+    client: str | None
+    host: ClientHost | None
+    benchmark: _Benchmark
+    course: Course
+    standstill: str | None = None
+    warned: bool = False
+
+    @property
+    def host_ended(self) -> bool:
+        return self.host is not None and not self.host.alive
+
+    def called(self, what: str) -> str:
+        """Its host or its server, in words."""
+        return f"benchmark {what}{'' if self.client is None else f' of {self.client}'}"
 
 
 class _Benchmark:
@@ -512,6 +578,15 @@ class _Benchmark:
     def answer(self) -> Answer:
         """The answer, once it has arrived; raises as the server's ``run`` does."""
         return self._answer.result()
+
+    def cancel(self) -> None:
+        """End it early. Raises ``RunError`` if the server is gone."""
+        self._server.cancel()
+
+    @property
+    def latest(self) -> Progress | None:
+        """The latest progress, also of one that has ended since; ``None`` before any is known."""
+        return self._latest
 
     @property
     def running(self) -> Progress | None:

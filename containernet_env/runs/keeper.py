@@ -29,9 +29,11 @@ def advised(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> ScenarioOu
     if outcome.state in ("valid", "failed"):
         return outcome
     try:
-        return replace(outcome, advice=capacity.advice(plan, outcome, _known(plan, key, outcome)))
+        advice = capacity.advice(plan, outcome, _known(plan, key, outcome))
     except Exception:  # noqa: BLE001 - the row is worth more
         return outcome
+    parts = [part if part.state == "valid" else replace(part, advice=advice) for part in outcome.parts]
+    return replace(outcome, advice=advice, parts=tuple(parts))
 
 
 def _known(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> capacity.MachineCosts:
@@ -119,6 +121,8 @@ class Keeper:
 
     def __post_init__(self) -> None:
         self.outcomes: list[ScenarioOutcome] = []
+        # Those of each client are lines of their own; there is a row for each.
+        self._lines: list[ScenarioOutcome] = []
         self.rows: list[dict[str, str]] = []
         # How many of the rows the results file has taken, and why it took no more.
         self._taken = 0
@@ -128,16 +132,17 @@ class Keeper:
         self._record_failed = False
 
     def keep(self, outcome: ScenarioOutcome, row_of: Callable[[ScenarioOutcome], dict[str, str]]) -> str | None:
-        """Write a row to disk, then add it to the run directory, then report it; see ``matrix.Leave``."""
+        """Write its rows to disk, then add it to the run directory, then report it; see ``matrix.Leave``."""
         new = not self.outcomes or self.outcomes[-1].scheduled.key != outcome.scheduled.key
         if new:
-            row = row_of(outcome)
+            rows = [row_of(each) for each in outcome.each]
             self.outcomes.append(outcome)
-            self.rows.append(row)
+            self._lines += outcome.each
+            self.rows += rows
         self._write_rows()
-        while self._recorded < len(self.outcomes):
+        while self._recorded < len(self._lines):
             self._recorded += 1
-            self.record(self.directory.add_scenario, self.outcomes[self._recorded - 1])
+            self.record(self.directory.add_scenario, self._lines[self._recorded - 1])
         if new:
             self._progress.scenario_ended(outcome)
         return self._refused.reason if self._refused is not None else None
@@ -148,18 +153,21 @@ class Keeper:
         """Put other outcomes in the place of kept ones, by their indices, in rows and run directory."""
         if not changed:
             return
-        before = [self.rows[index] for index in changed]
+        before = list(self.rows)
         for index, outcome in changed.items():
             self.outcomes[index] = outcome
-            self.rows[index] = row_of(outcome)
+            first = sum(len(earlier.each) for earlier in self.outcomes[:index])
+            for number, each in enumerate(outcome.each, start=first):
+                self._lines[number], self.rows[number] = each, row_of(each)
+        pairs = [(old, new) for old, new in zip(before, self.rows, strict=True) if old != new]
         try:
-            self.results.amend(zip(before, (self.rows[index] for index in changed), strict=True))
+            self.results.amend(pairs)
         except OSError as error:
             self._progress.note(
                 f"{self.results.file} could not be written anew: {reason(error)}; "
-                f"later findings about {len(changed)} of its rows are in {self.directory.path / SCENARIOS}"
+                f"later findings about {len(pairs)} of its rows are in {self.directory.path / SCENARIOS}"
             )
-        self.record(self.directory.amend_scenarios, self.outcomes)
+        self.record(self.directory.amend_scenarios, self._lines)
 
     def record(self, write: Callable[_P, object], *values: _P.args, **named: _P.kwargs) -> None:
         """Write to the run directory by one of its methods, or report once that it cannot be written."""
@@ -205,7 +213,7 @@ class Keeper:
     def _write_rows(self) -> None:
         """Write every row that the results file has not taken yet."""
         try:
-            for outcome, row in zip(self.outcomes[self._taken :], self.rows[self._taken :], strict=True):
+            for outcome, row in zip(self._lines[self._taken :], self.rows[self._taken :], strict=True):
                 moved = self.results.append(row) if self._unmeasured or was_measured(outcome) else None
                 self._taken += 1
                 self._tell_moved(moved)

@@ -41,6 +41,7 @@ def request_of(
     prefix: str = "",
     leader: str | None = None,
     waits: Waits = NEAR,
+    start_ns: int = 0,
 ) -> tuple[str, dict[str, Any]]:
     """The path and JSON body of the request for `scenario`; fields that it does not configure are left out.
 
@@ -48,7 +49,7 @@ def request_of(
     `load_seed`: the seed of everything but values; 0 is the server's default. `terms`: those of the store, if it is not
     the server's default one. `prefix`: the start of every key, before a prefix of the scenario's own. `leader`: the
     leader, for loads whose members do not report it; the first of `endpoints` if it is none of these. `waits`: those of
-    the network that the load crosses.
+    the network that the load crosses. `start_ns`: when the load starts (CLOCK_MONOTONIC); 0: at once.
     """
     terms = terms or LoadTerms()
     body: dict[str, Any] = {
@@ -65,6 +66,8 @@ def request_of(
         body["dialTimeout"] = dial_timeout_s(waits)
     if load_seed:
         body["loadSeed"] = load_seed
+    if start_ns:
+        body["startNs"] = start_ns
     if scenario.events:
         body["timelineInterval"] = TIMELINE_STEP_S
     if scenario.verify or not scenario.span.named:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 from containernet_env.base import clock
 from containernet_env.base.clock import Moment
@@ -16,8 +17,9 @@ from containernet_env.model.dilation import emulated, emulated_outcome, slowed
 from containernet_env.model.disruption import Disruptions, explains_election, failures_explained
 from containernet_env.model.findings import Finding
 from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.model.scenario import ScheduledScenario
+from containernet_env.model.scenario import Scenario, ScheduledScenario
 from containernet_env.model.usage import Leadership, LinkStatistics, leader_text
+from containernet_env.results.merged_load import merged_load
 from containernet_env.runs.disruptor import Disruptor
 from containernet_env.runs.follow import Follower, MemberWatch, answer_nothing
 from containernet_env.runs.load import Answer
@@ -44,6 +46,23 @@ scenario, and must not keep that twice.
 
 _Start = tuple[Leadership | None, frozenset[str]]
 """The state when a scenario began: the leader, and the living members."""
+
+
+def _together(scenario: Scenario, answers: Sequence[Answer]) -> Answer:
+    """The answers of all clients in one."""
+    if not scenario.parts:
+        return answers[0]
+    loads = [answer.load for answer in answers if answer.load is not None]
+    pairs = zip(scenario.parts, answers, strict=True)
+    errors = [f"{part.client}: {answer.error}" for part, answer in pairs if answer.error is not None]
+    return Answer(merged_load(loads) if loads else None, "; ".join(errors) or None)
+
+
+def _part(whole: ScenarioOutcome, part: ScenarioOutcome, scenario: Scenario) -> ScenarioOutcome:
+    """What one client measured, with all that was observed of the whole; ``scenario`` is its own, as configured."""
+    machine = whole.machine and whole.machine.of_client(scenario.client or "")
+    scheduled = replace(whole.scheduled, scenario=scenario)
+    return replace(whole, scheduled=scheduled, load=part.load, error=part.error, machine=machine, parts=())
 
 
 class Matrix:
@@ -263,17 +282,29 @@ class Matrix:
             network=self._link_statistics() if counting else None,
         )
         real = self._observer.finish(outcome)
-        outcome = emulated_outcome(real, self._dilation)
         before, living = start
         after = self._led_by(self._target.cluster.leadership())
-        floor_s = None
-        if living == frozenset(self._target.cluster.endpoints):
-            leader = before.leader if before is not None and before == after else None
-            floor_s = self._target.least_median_s(outcome.scheduled.scenario, leader, living)
-        outcome = replace(
-            outcome, leader=leader_text(before, after), term_at_end=after.term if after else None, floor_s=floor_s
-        )
-        return self._advised(replace(outcome, findings=tuple(self._findings(outcome, real, silences, before, after))))
+        is_same = living == frozenset(self._target.cluster.endpoints)
+        leader = before.leader if before is not None and before == after else None
+        real = replace(real, leader=leader_text(before, after), term_at_end=after.term if after else None)
+
+        def judged(real: ScenarioOutcome) -> ScenarioOutcome:
+            outcome = emulated_outcome(real, self._dilation)
+            floor_s = self._floor_s(outcome, leader, living) if is_same else None
+            outcome = replace(outcome, floor_s=floor_s)
+            if outcome.parts:
+                by_client = {part.client or "": part.findings for part in outcome.parts}
+                return replace(outcome, findings=tuple(findings.of_all_clients(by_client)))
+            return replace(outcome, findings=tuple(self._findings(outcome, real, silences, before, after)))
+
+        parts = zip(real.parts, real.scheduled.scenario.parts, strict=False)
+        judged_parts = tuple(judged(_part(real, part, scenario)) for part, scenario in parts)
+        return self._advised(judged(replace(real, parts=judged_parts)))
+
+    def _floor_s(self, outcome: ScenarioOutcome, leader: str | None, living: Collection[str]) -> float | None:
+        """Of several clients that of all requests that were answered."""
+        answered = {part.client or "": part.load.ok for part in outcome.parts if part.load is not None}
+        return self._target.least_median_s(outcome.scheduled.scenario, leader, living, answered or None)
 
     @property
     def _election_ns(self) -> int:
@@ -322,35 +353,58 @@ class Matrix:
         scenario, endpoints = outcome.scheduled.scenario, dict(self._target.cluster.endpoints)
         dead_before = self._target.cluster.deaths()
         disruptions: Disruptions | None = None
-        if scenario.member is not None and scenario.member not in endpoints:
-            answer = Answer(None, f"{scenario.member} does not run")
+        answers: list[Answer] = []
+        aimed_at = [part.member for part in scenario.parts or (scenario,)]
+        if lacking := [name for name in dict.fromkeys(aimed_at) if name is not None and name not in endpoints]:
+            answer = Answer(None, f"{' and '.join(lacking)} {'does' if len(lacking) == 1 else 'do'} not run")
         elif scenario.events and self._target.faults is None:
             answer = Answer(None, "nothing here can carry out its events")
         else:
             with self._disrupted(outcome.scheduled) as done:
                 self._observer.begin()
-                answer = self._follower.follow(scenario, endpoints, outcome.scheduled.load_seed, outcome.leader)
+                answers = self._follower.follow(scenario, endpoints, outcome.scheduled.load_seed, outcome.leader)
                 self._observer.end()
             disruptions = done[0] if done else None
-            if failures_explained(answer.load, disruptions, self._election_ns, scenario.request_timeout_ns):
-                answer = replace(answer, error=None)
-        failure, error = self._why_failed(answer, dead_before)
+            answers = [
+                replace(each, error=None)
+                if failures_explained(each.load, disruptions, self._election_ns, scenario.request_timeout_ns)
+                else each
+                for each in answers
+            ]
+            answer = _together(scenario, answers)
+        failure, common, error = self._why_failed(answer, dead_before)
         self._follower.report_deaths(self._target.cluster.deaths())
         if error is not None or (answer.load is not None and answer.load.without_answer):
             self.damaged = f"requests of {scenario.name} failed on this testbed"
         # If a member died before, this scenario is not the cause.
         of_testbed = failure is not None or self._follower.lost is not None or bool(dead_before)
-        return replace(outcome, load=answer.load, error=error, disruptions=disruptions, testbed_failed=of_testbed)
+        outcome = replace(outcome, load=answer.load, error=error, disruptions=disruptions, testbed_failed=of_testbed)
+        parts = tuple(
+            replace(
+                outcome,
+                scheduled=replace(outcome.scheduled, scenario=part),
+                load=own.load,
+                error="; ".join(filter(None, (common, own.error))) or None,
+            )
+            for part, own in zip(scenario.parts, answers, strict=False)
+        )
+        return replace(outcome, parts=parts)
 
-    def _why_failed(self, answer: Answer, dead_before: Collection[str] = ()) -> tuple[str | None, str | None]:
-        """The failure of the target, and all that is wrong after a load: that, dead and silent members, its error."""
+    def _why_failed(
+        self, answer: Answer, dead_before: Collection[str] = ()
+    ) -> tuple[str | None, str | None, str | None]:
+        """The failure of the target, what is wrong with it after a load, and that with the error of the load.
+
+        Wrong are its failure, and dead and silent members.
+        """
         # Known only after a while, as are the causes of dead members and failed requests: an engine that ends takes
         # members along.
         failure = self._target.failure if answer.error is None else self._target.settled_failure()
         deaths = self._target.cluster.deaths().items()
         dead = [f"{reason} (earlier)" if name in dead_before else reason for name, reason in deaths]
-        problems = [failure, *dead, self._silence(answer.error, failure), answer.error]
-        return failure, "; ".join(filter(None, problems)) or None
+        problems = [failure, *dead, self._silence(answer.error, failure)]
+        common = "; ".join(filter(None, problems)) or None
+        return failure, common, "; ".join(filter(None, (common, answer.error))) or None
 
     @contextmanager
     def _disrupted(self, scheduled: ScheduledScenario) -> Iterator[list[Disruptions]]:
@@ -367,7 +421,7 @@ class Matrix:
             f"{self._options.seed}/{scenario.name}/{scheduled.repetition}.{scheduled.attempt}",
             self._target.faults,
             self._target.cluster,
-            self._began_ns,
+            partial(self._began_ns, scenario),
             lambda carried: self._on_event("event", emulated(carried, self._dilation).text, scenario.name),
             lambda: self._target.failure or ("the run is to end" if self._stop.received is not None else None),
         )
@@ -384,9 +438,11 @@ class Matrix:
             if not done:  # a stop struck before it was deferred
                 done.append(disruptor.end(whole=False))
 
-    def _began_ns(self) -> int | None:
-        progress = self._target.server.progress()
-        return progress.began_ns if progress is not None and progress.running else None
+    def _began_ns(self, scenario: Scenario) -> int | None:
+        """When the load began; that of the first client that began, where there are several."""
+        seen = [self._target.loader(part.client)[1].progress() for part in scenario.parts or (scenario,)]
+        began = [one.began_ns for one in seen if one is not None and one.running and one.began_ns is not None]
+        return min(began, default=None)
 
     def _link_statistics(self, reset: bool = False) -> LinkStatistics | None:
         """The link counters since their last reset; None without links of ours, or if they are unknown."""
@@ -486,8 +542,8 @@ class Matrix:
             longer_ns = round(self._target.cluster.waits.request_s * 1e9)
             load = slowed(dataset.load, self._dilation)
             load = replace(load, request_timeout_ns=load.request_timeout_ns + longer_ns)
-            answer = self._follower.follow(load, dict(self._target.cluster.endpoints), is_shown=False)
-            failure, error = self._why_failed(answer)
+            [answer] = self._follower.follow(load, dict(self._target.cluster.endpoints), is_shown=False)
+            failure, _, error = self._why_failed(answer)
             if failure is not None or answer.error is not None:
                 return f"the data set could not be loaded: {error}"
             self._on_event("dataset_loaded", f"{dataset.keys:,} keys")

@@ -406,7 +406,7 @@ class _Run:
         if finding is None:
             return
         changed = {
-            index: self._advised(replace(outcome, findings=(*outcome.findings, finding)))
+            index: self._advised(outcome.found(finding))
             for index, outcome in enumerate(self._keeper.outcomes)
             if outcome.cluster == number and outcome.verdict is not None
         }

@@ -39,6 +39,10 @@ class ClientHost(Protocol):
         """How its first process ended, in one line for people; ``None`` while it runs. Never raises."""
 
 
+Loader = tuple[ClientHost, BenchmarkServer]
+"""Where a client's load comes from: its host, and the benchmark server in it."""
+
+
 class Target(ABC):
     """A target that can be measured: ``up``, a matrix, ``down``. The defaults are those of an external cluster.
 
@@ -50,8 +54,8 @@ class Target(ABC):
     ``unseen`` is what cannot be observed of it, in one line, so that figures are never certainly valid. ``capacity``
     has the machine's resources and the configured limits. ``reused`` is the state that the first scenario starts with,
     ``loaded`` whether the store already holds the data set. ``consists_of`` says what ``down`` removes.
-    ``cluster`` and ``server``, the benchmark server, are there only after ``up``. ``progress`` and ``on_event``
-    receive the course of its run, which ``stop`` ends.
+    ``cluster`` and ``server``, the benchmark server of the first client, are there only after ``up``. ``progress`` and
+    ``on_event`` receive the course of its run, which ``stop`` ends.
     """
 
     __test__ = False  # not a test class, whatever its name begins with
@@ -85,7 +89,11 @@ class Target(ABC):
     @property
     @abstractmethod
     def client_host(self) -> ClientHost:
-        """The host of the load generator; only after `up`."""
+        """The host of the load generator, of several clients the first one's; only after `up`."""
+
+    def loader(self, client: str | None) -> Loader:
+        """The host and the server of a client by its name, ``None`` for the only one; only after `up`."""
+        return self.client_host, self.server
 
     @property
     def faults(self) -> Faults | None:
@@ -108,7 +116,9 @@ class Target(ABC):
         """RTTs to each member, measured now; none if none are needed. Takes some RTTs, and never raises."""
         return {}
 
-    def least_median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
+    def least_median_s(
+        self, scenario: Scenario, leader: str | None, living: Collection[str], answered: Mapping[str, int] | None = None
+    ) -> float | None:
         """The floor of a scenario, see ``results.floor.Floor``; ``None`` if the paths or disks are unknown."""
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,7 +35,7 @@ from containernet_env.runs.load import SERVER_ENTRY_POINT, SERVER_SOCKET, Benchm
 from containernet_env.runs.network_prover import NetworkProver, proved_text
 from containernet_env.runs.progress import OnEvent, RunProgress
 from containernet_env.runs.reuse import Change, all_fields
-from containernet_env.runs.target import Target, take_down
+from containernet_env.runs.target import Loader, Target, take_down
 from containernet_env.setup.images import Images
 from containernet_env.stores.cluster import Broken, MemberPlace
 from containernet_env.stores.store import GATE_SCRIPT, Trust
@@ -146,6 +146,7 @@ class Testbed(Target):
         self.hosts_kind: str = self.net.hosts_kind
         self.links_kind: str = self.net.links_kind
         self.hosts: dict[str, TestbedHost] = {}
+        self._servers: dict[str, BenchmarkServer] = {}
         self._trust: Trust | None = None
         self.gate_after: Gate | None = None
         self._prover = NetworkProver(self, tolerance)
@@ -182,8 +183,16 @@ class Testbed(Target):
 
     @property
     def server_connection(self) -> UnixConnection:
-        """The only route to it; once its host is up."""
-        return UnixConnection(self.client_host.name, SERVER_SOCKET, self.client_host.pid)
+        """The only route to the first client's benchmark server; once its host is up."""
+        return self._connection_to(self.plan.config.clients[0].name)
+
+    def _connection_to(self, client: str) -> UnixConnection:
+        return UnixConnection(client, SERVER_SOCKET, self.hosts[client].pid)
+
+    def loader(self, client: str | None) -> Loader:
+        """See ``Target``."""
+        name = client or self.plan.config.clients[0].name
+        return self.hosts[name], self._servers[name]
 
     @property
     def faults(self) -> Faults:
@@ -210,10 +219,12 @@ class Testbed(Target):
     @property
     def client_host(self) -> TestbedHost:
         """The host of the load generator; only after `up`."""
-        return self.hosts[self.plan.config.client.name]
+        return self.hosts[self.plan.config.clients[0].name]
 
-    def least_median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
-        return self._floor.median_s(scenario, leader, living)
+    def least_median_s(
+        self, scenario: Scenario, leader: str | None, living: Collection[str], answered: Mapping[str, int] | None = None
+    ) -> float | None:
+        return self._floor.median_s(scenario, leader, living, answered)
 
     def up(self) -> None:
         """Bring everything up; raises RunError at the first deviation from the plan."""
@@ -395,7 +406,8 @@ class Testbed(Target):
                 loads = plan.role == "benchmark"
                 words = last_words if loads else self.plan.store.members.last_words
                 if (ending := self.hosts[plan.name].ending(words)) is not None:
-                    ended.append(f"{'the benchmark host' if loads else plan.name} ended {self._during}: {ending}")
+                    is_only = loads and len(self.plan.config.clients) == 1
+                    ended.append(f"{'the benchmark host' if is_only else plan.name} ended {self._during}: {ending}")
         return self.failure or "; ".join(ended) or None
 
     def _check(self) -> None:
@@ -450,8 +462,12 @@ class Testbed(Target):
 
     def _reach_server(self) -> None:
         self._during = "before the first scenario"
-        self.server = BenchmarkServer(self.server_connection, self._trust.request if self._trust else {})
-        self.server.wait_ready(SERVER_TIMEOUT_S, self._broken)
+        for client in self.plan.config.clients:
+            common = self._trust.request if self._trust else {}
+            self._servers[client.name] = BenchmarkServer(self._connection_to(client.name), common)
+        for server in self._servers.values():
+            server.wait_ready(SERVER_TIMEOUT_S, self._broken)
+        self.server = self._servers[self.plan.config.clients[0].name]
 
     def _on_engine_end(self, state: str) -> None:
         names = ", ".join(name for name, host in list(self.hosts.items()) if host.alive)
@@ -505,7 +521,10 @@ class Testbed(Target):
     def pids(self) -> Pids:
         members = {host.name: self.hosts[host.name].pid for host in self.plan.topology.members}
         links: int | None = self.net.link_backend_facts().get("pid")
-        return Pids(members, self.client_host.pid, links, os.getpid())
+        clients = {client.name: self.hosts[client.name].pid for client in self.plan.config.clients}
+        if len(clients) == 1:
+            return Pids(members, self.client_host.pid, links, os.getpid())
+        return Pids(members, None, links, os.getpid(), clients)
 
     def link_facts(self) -> LinkFacts:
         """The software that creates hosts and links, with versions, and the link emulator's own report at its start."""

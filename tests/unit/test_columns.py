@@ -115,8 +115,8 @@ def test_every_column_holds_its_own_figure(snapshot: SnapshotAssertion) -> None:
     nodes = tuple(
         replace(node, cpus=Decimal(index) / 2, memory_bytes=index * 2**20) for index, node in enumerate(CONFIG.nodes, 1)
     )
-    client = replace(CONFIG.client, cpus=Decimal("1.5"), memory_bytes=2**28)
-    config = replace(CONFIG, nodes=nodes, client=client, etcd=EtcdSettings(data="tmpfs", leader="etcd2"))
+    client = replace(CONFIG.clients[0], cpus=Decimal("1.5"), memory_bytes=2**28)
+    config = replace(CONFIG, nodes=nodes, clients=(client,), etcd=EtcdSettings(data="tmpfs", leader="etcd2"))
     proof = NetworkProof("before", (Check("etcd1>s1", "loss", "unproved", "0.1 %"),))
     rtt = RttExpectation("etcd1", "etcd2", 12_000_000, 12_003_400)
     timing = Timing(values={"heartbeat_ms": 130, "election_ms": 1300})
@@ -180,9 +180,9 @@ def late(network: dict[str, Any] | None, stamps: str, lateness_us: str) -> Any:
 
 def varied() -> RunFacts:
     node, *others = CONFIG.nodes
-    client = replace(CONFIG.client, link=LinkSpec(DirectionSpec(MS, 10**8), DirectionSpec(2 * MS)))
+    client = replace(CONFIG.clients[0], link=LinkSpec(DirectionSpec(MS, 10**8), DirectionSpec(2 * MS)))
     small = replace(node, cpus=Decimal("0.5"), memory_bytes=None)
-    return with_config(nodes=(small, *others), client=client)
+    return with_config(nodes=(small, *others), clients=(client,))
 
 
 PLAIN, JITTERY = LinkSpec.symmetric(3 * MS, 10**9), Jitter("normal", 500_000)

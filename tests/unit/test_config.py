@@ -42,9 +42,9 @@ def test_what_a_file_leaves_out(tmp_path):
     config = load(tmp_path, named, other, scenarios="mine/x.json")
     assert [member.name for member in config.nodes] == ["near1", "etcd2"]
     assert (config.nodes[1].cpus, config.nodes[1].memory_bytes) == (None, None)
-    assert str(config.client.ip) == "10.0.0.253", "the highest that is free"
+    assert str(config.clients[0].ip) == "10.0.0.253", "the highest that is free"
     listed = load_config(write(tmp_path, [named, other]))
-    assert (listed.nodes, listed.client) == (config.nodes, config.client), "a list is short for an object"
+    assert (listed.nodes, listed.clients) == (config.nodes, config.clients), "a list is short for an object"
     assert (config.scenarios, config.etcd.leader) == (tmp_path / "mine/x.json", None)
     for name in ("near1", "etcd2"):
         assert load(tmp_path, named, other, etcd={"leader": name}).etcd.leader == name
@@ -64,7 +64,7 @@ def test_a_link_is_the_hosts_own_keys_and_those_of_its_link(tmp_path):
     ):
         assert load(tmp_path, HOST | keys).nodes[0].link == link, keys
     # The client has one only where it is given.
-    client = load(tmp_path, NODE, client={"link": {"from_switch": {"delay": "7ms"}}}).client
+    client = load(tmp_path, NODE, client={"link": {"from_switch": {"delay": "7ms"}}}).clients[0]
     assert client.link == LinkSpec(DirectionSpec(), DirectionSpec(7 * MS))
 
 

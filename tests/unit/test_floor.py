@@ -47,7 +47,7 @@ def floor_of(*links: LinkSpec, client: LinkSpec | None = None, sync_ms: dict[str
     ]
     (*members, client_node), network = nodes, IPv4Network("10.0.0.0/24")
     benchmark = replace(client_node, name="benchmark")
-    config = Config(Path("c.json"), "", network, tuple(members), benchmark, EtcdSettings(), None)
+    config = Config(Path("c.json"), "", network, tuple(members), (benchmark,), EtcdSettings(), None)
     times = {node.name: sync_ms if isinstance(sync_ms, float) else sync_ms.get(node.name, 1.0) for node in members}
     return Floor(ETCD, network_of(config), {name: time * MS for name, time in times.items()})
 

@@ -49,7 +49,7 @@ def test_the_round_trips_of_a_matrix_hold_between_hosts_whatever_is_shorter_over
     config = read(tmp_path, at("eu", "us", "asia"), rtt=THREE | {"us-asia": "90ms"})
     found = delays_ms(network_of(config))
     assert (found["etcd1>etcd2"], found["etcd1>etcd3"], found["etcd2>etcd3"]) == (40, 100, 45)
-    assert config.client.site == "eu" and found["benchmark>etcd1"] == 0
+    assert config.clients[0].site == "eu" and found["benchmark>etcd1"] == 0
     assert [str(node.ip) for node in config.hosts] == ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.254"]
 
 
@@ -212,7 +212,7 @@ def test_the_nearest_member_is_that_of_the_clients_site(tmp_path: Path) -> None:
 def test_a_sweep_varies_the_site_of_the_client(tmp_path: Path) -> None:
     path = write(tmp_path, {"nodes": at("eu", "us"), "rtt": {"eu-us": "80ms"}})
     found = design(path, settings=["client.site=eu,us", "leader=etcd2"], quick=True)
-    assert [bed.plan.config.client.site for bed in found.beds] == ["eu", "us"]
+    assert [bed.plan.config.clients[0].site for bed in found.beds] == ["eu", "us"]
 
 
 @given(st.lists(st.lists(st.none() | st.integers(0, 10**4), min_size=6, max_size=6), min_size=2, max_size=6))

@@ -219,7 +219,7 @@ SETS: dict[str, Callable[[Any], bool]] = {
     "mem=1g": lambda one: {node.memory_bytes for node in one.config.nodes} == {1 << 30},
     "cpus=0.5": lambda one: {node.cpus for node in one.config.nodes} == {Decimal("0.5")},
     "etcd2.cpus=0.5": lambda one: [node.cpus for node in one.config.nodes] == [1, Decimal("0.5"), 1],
-    "client.cpus=0.5": lambda one: one.config.client.cpus == Decimal("0.5"),
+    "client.cpus=0.5": lambda one: one.config.clients[0].cpus == Decimal("0.5"),
     "loss=0.01": lambda one: one.config.nodes[2].link.b_to_a.loss.ratio == 0.01,
     "jitter=1ms": lambda one: one.config.nodes[0].link.a_to_b.jitter.ns == 10**6,
     "jitter=0ms": lambda one: one.config.nodes[0].link.a_to_b.jitter is None,
