@@ -17,10 +17,11 @@ from rich.text import Text
 from containernet_env.base.units import describe_size, format_duration, format_ms, format_number, format_size
 from containernet_env.cli.terminal import table
 from containernet_env.config.plan import HostPlan, Plan
+from containernet_env.model.config import Config
 from containernet_env.model.link import LinkSpec
 from containernet_env.model.names import listed
 from containernet_env.model.proof import directions_text
-from containernet_env.model.scenario import Scenario
+from containernet_env.model.scenario import NEAREST, Scenario
 from containernet_env.model.topology import PROBE_FRAME_BYTES, Hop, Link, RttExpectation, Topology
 from containernet_env.network.gate import plan_for
 from containernet_env.results import capacity
@@ -31,13 +32,18 @@ from containernet_env.stores.kinds import KINDS
 _INDENT = 2
 
 
+def clients_text(config: Config) -> str:
+    """What makes the load."""
+    return "the client" if len(config.clients) == 1 else f"{len(config.clients)} clients"
+
+
 def render_topology(plan: Plan, console: Console, *, links: bool = True) -> None:
     """Print the output of `check`: hosts and limits, links with further settings, expected RTTs, etcd's timing."""
     members, places = len(plan.config.nodes), len(plan.switches)
     where = f"{_at(plan)[0]} {places} {_at(plan)[1]}" if places > 1 else f"on {plan.switches[0].name}"
     _say(
         console,
-        f"{plan.config.path}: {members} member{'s' if members > 1 else ''} and the client {where}, "
+        f"{plan.config.path}: {members} member{'s' if members > 1 else ''} and {clients_text(plan.config)} {where}, "
         f"{plan.config.subnet}",
     )
     render_section(console, "Hosts", _hosts_table(plan))
@@ -268,14 +274,19 @@ def _scenarios_table(plan: Plan) -> Table:
         shown.add_row(
             str(number),
             scenario.name,
-            _length(scenario),
-            str(scenario.clients),
-            str(scenario.conns),
+            *(["", "", ""] if scenario.parts else _size(scenario)),
             _about(planned.estimated_s),
         )
+        for part in scenario.parts:
+            near = f" to {part.member}" if part.target == NEAREST else ""
+            shown.add_row("", f"  {part.client}{near}", *_size(part), "")
     if plan.options.repeat > 1:
         shown.add_row("", f"{plan.options.repeat} repetitions of these", "", "", "", "")
     return shown
+
+
+def _size(scenario: Scenario) -> tuple[str, str, str]:
+    return _length(scenario), str(scenario.clients), str(scenario.conns)
 
 
 def _length(scenario: Scenario) -> str:

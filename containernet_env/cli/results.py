@@ -27,7 +27,7 @@ from containernet_env.cli.terminal import (
     wide_console,
 )
 from containernet_env.model.names import listed, split
-from containernet_env.model.outcome import ALL_CLIENTS
+from containernet_env.model.scenario import ALL_CLIENTS
 
 if TYPE_CHECKING:
     from containernet_env.results.comparison import Cell, Comparison
@@ -330,9 +330,11 @@ def _header(manifest: Manifest | None) -> list[str]:
 
     plan, links, store, repeats = manifest.plan, manifest.links, manifest.store, manifest.repeats
     members = [host for host in plan["hosts"] if host["role"] != "benchmark"]
+    clients = len(plan["hosts"]) - len(members)
+    clients_text = f"{clients} clients" if clients > 1 else "the client"
     lines = [
         f"began {manifest.began}",
-        f"{plan['config']['path']}: {len(members)} members and the client, config {manifest.config_hash}",
+        f"{plan['config']['path']}: {len(members)} members and {clients_text}, config {manifest.config_hash}",
     ]
     if repeats is not None:
         differing = ", ".join(item.name for item in repeats.differences if item.matters)

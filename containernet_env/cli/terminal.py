@@ -156,7 +156,7 @@ class _Running:
 
     @property
     def scenario(self) -> Scenario:
-        return self.planned.scheduled.scenario
+        return self.planned.scheduled.scenario.together
 
     @property
     def whole_s(self) -> float:

@@ -48,7 +48,7 @@ from containernet_env.model.kinds import (
     section,
 )
 from containernet_env.model.names import nearest
-from containernet_env.model.scenario import MAX_CLIENTS
+from containernet_env.model.scenario import ALL_CLIENTS, EACH_CLIENT, MAX_CLIENTS
 from containernet_env.model.topology import network_of
 from containernet_env.stores.kinds import KINDS, store_of
 from containernet_env.stores.store import Store
@@ -118,6 +118,11 @@ class RawNamedClient(RawClient):
     name: str | None = keyed(
         kinds.NAME, "name of the client (client-SITE, or client1, client2, ... where that is not one)", default=None
     )
+
+    @rule
+    def _is_called_as_no_rows_are(self) -> None:
+        if self.name in (ALL_CLIENTS, EACH_CLIENT):
+            refuse("is what the rows of several clients are called", "another name", "name")
 
 
 LIST_FORM = Listed(RawNode, 1, kinds.MAX_NODES)

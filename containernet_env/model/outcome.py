@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from containernet_env.model.disruption import Disruptions
 from containernet_env.model.findings import Finding, State, Verdict, state_of, verdict
 from containernet_env.model.load_result import LoadResult
-from containernet_env.model.scenario import ScheduledScenario
+from containernet_env.model.scenario import ALL_CLIENTS, ScheduledScenario
 from containernet_env.model.search import SearchResult
 from containernet_env.model.usage import LinkStatistics, StoreActivity, Usage
 
@@ -24,10 +24,6 @@ class ClientRtt:
 
     median_ns: int
     samples: int
-
-
-ALL_CLIENTS, EACH_CLIENT = "all", "each"
-"""In place of a client's name: several together, and every one by itself."""
 
 
 @dataclass(frozen=True, slots=True)

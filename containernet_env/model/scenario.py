@@ -238,6 +238,8 @@ STALL_TIMEOUT_MAX_NS = contract.MOST["stallTimeout"] * 10**9
 WARMUP_MAX_NS = 3_600 * 10**9
 # The server's limit leaves room for the seeds of later repetitions.
 SEED_MAX = 2**32 - 1
+ALL_CLIENTS, EACH_CLIENT = "all", "each"
+"""In place of the name of one of several clients: all of them together, and every one by itself."""
 MAX_CLIENTS = 20
 """Hosts that make the load: each has a load generator, which takes a core of its own at high rates."""
 MAX_SCENARIOS = 1000

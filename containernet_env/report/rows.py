@@ -19,7 +19,7 @@ from containernet_env.base.errors import UsageError
 from containernet_env.base.units import parse_duration, parse_size
 from containernet_env.model.findings import reasons_text
 from containernet_env.model.names import AXES, find
-from containernet_env.model.outcome import ALL_CLIENTS
+from containernet_env.model.scenario import ALL_CLIENTS
 from containernet_env.results.columns import BY_NAME, SEED_COLUMNS
 from containernet_env.results.csv_file import load_all
 from containernet_env.results.repetitions import (

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from containernet_env.base import clock
 from containernet_env.base.errors import UsageError
 from containernet_env.model.findings import State, reasons_text, states_text
-from containernet_env.model.outcome import ALL_CLIENTS
+from containernet_env.model.scenario import ALL_CLIENTS
 from containernet_env.results.columns import COLUMNS, NOT_APPLICABLE
 from containernet_env.results.csv_file import values_of, why_torn
 from containernet_env.results.run_directory import EVENTS, runs_folder

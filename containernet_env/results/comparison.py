@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from containernet_env.base.errors import UsageError
 from containernet_env.model.names import listed
-from containernet_env.model.outcome import ALL_CLIENTS
+from containernet_env.model.scenario import ALL_CLIENTS
 from containernet_env.results import statistics
 from containernet_env.results.columns import BY_NAME
 from containernet_env.results.csv_file import identities, load_all, text_of, texts_of

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.model.hints import near_file
-from containernet_env.model.outcome import ALL_CLIENTS, EACH_CLIENT
+from containernet_env.model.scenario import ALL_CLIENTS, EACH_CLIENT
 from containernet_env.results.columns import BY_NAME, COLUMNS, NOT_APPLICABLE, SEED_COLUMNS
 from containernet_env.results.files import (
     append_whole,

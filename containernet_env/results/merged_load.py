@@ -12,8 +12,8 @@ from containernet_env.results.statistics import Histogram, decode, encode, merge
 
 _SUMS = (
     "connections", "clients", "requests", "done", "ok", "failed", "empty", "abandoned", "pauses", "paused_s", "cpu_s",
-    "run_delay_s", "rate_offered_per_s", "rate_achieved_per_s",
 )  # fmt: skip
+_KNOWN_SUMS = ("run_delay_s", "rate_offered_per_s", "rate_achieved_per_s")
 _LARGEST = ("pause_s", "busy_ratio", "mean_run_delay_s")
 
 
@@ -26,11 +26,12 @@ def merged_load(loads: Sequence[LoadResult]) -> LoadResult:
     it has the longest; the longest time without a success is not known, nor are percentiles in the timeline.
     """
     parts = [load.values for load in loads]
-    measured = [part for part in parts if part["began_ns"] is not None]
-    began_ns = min((part["began_ns"] for part in measured), default=None)
-    ends_ns = [part["began_ns"] + round(part["total_s"] * 1e9) for part in measured]
+    # A load that never began has no times and no schedule.
+    measured = [part for part in parts if part["began_ns"] is not None] or parts[:1]
+    begins_ns = [part["began_ns"] or 0 for part in measured]
+    ends_ns = [part["total_s"] * 1e9 + began_ns for part, began_ns in zip(measured, begins_ns, strict=True)]
     drains = [part["drain_s"] for part in measured]
-    total_s = (max(ends_ns) - began_ns) / 1e9 if began_ns is not None else 0.0
+    total_s = (max(ends_ns) - min(begins_ns)) / 1e9
     windows_s = [part["total_s"] - (part["drain_s"] or 0.0) for part in measured]
     answered = fsum(part["requests_per_s"] * window_s for part, window_s in zip(measured, windows_s, strict=True))
     window_s = total_s if None in drains else max(windows_s, default=0.0)
@@ -39,13 +40,14 @@ def merged_load(loads: Sequence[LoadResult]) -> LoadResult:
     seconds = {} if response is None else response["percentiles_s"]
     values: dict[str, Any] = {
         **parts[0],
-        **{name: _added(part[name] for part in parts) for name in _SUMS},
+        **{name: sum(part[name] for part in parts) for name in _SUMS},
+        **{name: _added(part[name] for part in measured) for name in _KNOWN_SUMS},
         **{name: _of_known(max, (part[name] for part in parts)) for name in _LARGEST},
         **{name: _added_by_name(part[name] for part in parts) for name in ("outcomes", "errors", "codes")},
         "job": None,
         "endpoints": list(dict.fromkeys(name for part in parts for name in part["endpoints"])),
         "reason": "; ".join(dict.fromkeys(part["reason"] for part in parts if part["reason"])) or None,
-        "began_ns": began_ns,
+        "began_ns": min(begins_ns) or None,
         "total_s": total_s,
         "drain_s": None if None in drains else max(0.0, total_s - window_s),
         "requests_per_s": answered / window_s if window_s > 0 else 0.0,
@@ -61,10 +63,10 @@ def merged_load(loads: Sequence[LoadResult]) -> LoadResult:
         "percentiles": "histogram",
         "longest_gap_s": None,
         "longest_gap_start_s": None,
-        "schedule": _schedule([part["schedule"] for part in parts]),
+        "schedule": _schedule([part["schedule"] for part in measured]),
         "response_time": response,
         "service_time": service,
-        "by_operation": _by_operation([part["by_operation"] for part in parts]),
+        "by_operation": _by_operation([part["by_operation"] for part in measured]),
         "timeline_interval_s": step_s,
         "timeline": timeline,
         "configured": {},

@@ -232,13 +232,12 @@ class RunDirectory:
     def add_usage(self, at_ns: int, edge: str | None, consumers: Consumers) -> None:
         """Append a line to usage.jsonl, not forced to disk; one that could not be written is not written again."""
         members = {name: consumption.values() for name, consumption in consumers.members.items()}
-        if consumers.clients:
-            clients = {"clients": {name: used.values() for name, used in consumers.clients.items()}}
-        else:
-            clients = {}
+        clients = {name: consumption.values() for name, consumption in consumers.clients.items()}
         singles = {role: getattr(consumers, role) for role in ("client", "links", "driver", "machine")}
         used = {role: None if single is None else single.values() for role, single in singles.items()}
-        self._append(USAGE, [{"schema": 1, "at_ns": at_ns, "edge": edge, "members": members, **clients, **used}])
+        self._append(
+            USAGE, [{"schema": 1, "at_ns": at_ns, "edge": edge, "members": members, "clients": clients, **used}]
+        )
 
     def add_probe(self, probe: Probe, outcome: ScenarioOutcome) -> None:
         """Append a line to probes.jsonl; one that could not be written is not written again."""

@@ -35,7 +35,7 @@ from containernet_env.model.usage import Consumers, Consumption
 from containernet_env.network.gate_plan import EMULATOR_PACE, plan_gate
 from containernet_env.stores.cluster import GATE
 from tests.simulated_time import World
-from tests.unit.answers import closed_loop
+from tests.unit.answers import closed_loop, without_answers
 from tests.unit.fakes import NO_TIMES, FakeEmulator
 
 ELECTION_S = 1.0
@@ -382,7 +382,8 @@ class Load:
         self.machine, self.body, self.writes = machine, body, path != contract.PATHS["read"]
         self.client = Process(machine, "benchmark-client", server)
         self.total = int(body["total"])
-        self.began_s = self.heard_s = machine.now_s
+        self.start_s = float(body.get("startNs", 0)) / 1e9
+        self.began_s = self.heard_s = max(machine.now_s, self.start_s)
         self.done = self.errors = 0
         self.cancelled_s: float | None = None
         self._stuck_s = 0.0
@@ -401,7 +402,8 @@ class Load:
                 return 500, {"error": "benchmark-client ended without a report (signal: killed)"}
             if self.client.runs:
                 self.heard_s = self.machine.now_s
-                self._send()
+                if self.heard_s >= self.began_s:
+                    self._send()
                 if self.done >= self.total or self.cancelled_s is not None:
                     return self._report()
             elif self.cancelled_s is not None and self.machine.now_s - self.cancelled_s >= 5.0:
@@ -441,6 +443,7 @@ class Load:
         made = _report() | {
             "ok": ok, "failed": self.errors, "done": self.done, "total_s": self.machine.now_s - self.began_s,
             "outcomes": {"ok": ok, "failed": self.errors, "unknown": 0, "unsent": self.total - self.done},
+            "began_ns": round(self.began_s * 1e9),
             "pause_s": pause_s, "paused_s": pause_s, "pauses": int(pause_s > 0),
         }  # fmt: skip
         self.client.exit(0)
@@ -451,7 +454,8 @@ class Load:
     def progress(self) -> dict[str, Any]:
         return _NO_PROGRESS | {
             "running": True, "job": "1", "operation": "write", "done": self.done, "total": self.total,
-            "errors": self.errors, "began_ns": round(self.began_s * 1e9),
+            "errors": self.errors,
+            "began_ns": round(self.began_s * 1e9) if self.machine.now_s >= self.began_s else None,
             "client_silent_s": self.machine.now_s - self.heard_s,
         }  # fmt: skip
 
@@ -668,7 +672,10 @@ class Machine:
         self.engine, self.store = Engine(self), Store(self)
         self.emulator: Emulator | None = None
         self.prober: Process | None = None
-        self.load: Load | None = None
+        self.loads_of: dict[int, Load] = {}  # by the pid of the server below which it runs
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.late: dict[str, str] = {}
+        """By the name of a client whose loads are ready too late, what it then says."""
         self.connections: dict[int, Connection] = {}
         self.wall_offset_ns = 0
         self.no_threads = False
@@ -683,6 +690,11 @@ class Machine:
     @property
     def now_s(self) -> float:
         return self.world.now_ns / 1e9
+
+    @property
+    def load(self) -> Load | None:
+        """The running one, of several clients the first one's."""
+        return next(iter(self.loads_of.values()), None)
 
     def takes(self, seconds: float) -> None:
         """A call of the system takes about so long."""
@@ -766,19 +778,24 @@ class Machine:
     def _serve(self, server: Process, method: str, path: str, body: Any) -> tuple[int, Any] | None:
         if path == "/healthz":
             return 200, {"ok": True}
+        load = self.loads_of.get(server.pid)
         if path == "/progress":
-            return 200, _NO_PROGRESS if self.load is None else self.load.progress()
+            return 200, _NO_PROGRESS if load is None else load.progress()
         if path == "/benchmark/cancel":
-            if self.load is not None and self.load.cancelled_s is None:
-                self.load.cancelled_s = self.now_s
+            if load is not None and load.cancelled_s is None:
+                load.cancelled_s = self.now_s
             return 200, {}
         if path.startswith(contract.PATHS["result"]):
             return 404, {"error": "no such benchmark"}
-        self.load = Load(self, server, path, body)
+        self.asked.append((self.name_of(server), dict(body)))
+        if (late := self.late.get(self.name_of(server))) is not None:
+            never = without_answers(_report(), 0) | {"began_ns": None, "total_s": 0.0, "reason": late, "requests": 120}
+            return 500, {"error": late, "result": never}
+        load = self.loads_of[server.pid] = Load(self, server, path, body)
         try:
-            return self.load.run()
+            return load.run()
         finally:
-            self.load = None
+            del self.loads_of[server.pid]
 
     def probed(self, request: dict[str, Any], began_s: float, wall_offset_ns: int) -> str:
         """The key of what the prober found; see ``loads``."""

@@ -63,9 +63,10 @@ FEW = 2
 class Simulation(World):
     """A world with one driver, which may get a signal, or be killed."""
 
-    def __init__(self, seed: int, preempt: float = 0.0) -> None:
+    def __init__(self, seed: int, preempt: float = 0.0, config: str | None = None) -> None:
         super().__init__(seed, preempt)
-        self.machine = Machine(self, _topology())
+        self.config = config or json.dumps(topology(bandwidth="unlimited"))
+        self.machine = Machine(self, _topology(self.config))
         self.driver: Any = None  # its thread
         self._pending: Callable[[], None] | None = None
 
@@ -114,12 +115,12 @@ class Simulation(World):
 
 
 @cache
-def _topology() -> Topology:
+def _topology(config: str) -> Topology:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
         files = Files(Path(folder))
-        files.config.write_text(json.dumps(topology(bandwidth="unlimited")))
+        files.config.write_text(config)
         return build_plan(load_config(files.config), None, PlanOptions(machine_cores=2)).topology
 
 
@@ -128,7 +129,7 @@ class Run:
 
     def __init__(self, simulation: Simulation, folder: Path) -> None:
         self.simulation, self.machine, self.files = simulation, simulation.machine, Files(folder)
-        self.files.config.write_text(json.dumps(topology(bandwidth="unlimited")))
+        self.files.config.write_text(simulation.config)
         self.happened: Counter[str] = Counter()
         self.handlers: dict[int, Any] = {}
         self.stdout: Any = None

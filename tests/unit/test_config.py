@@ -153,6 +153,7 @@ OF_SWITCHES = {
     "links": {"s1-s2": "1ms", "s2-s3": {"delay": "2ms", "bandwidth": 10}, "s3-s1": "5ms"},
     "reroute": True,
 }
+OF_CLIENTS = {"nodes": [NODE], "clients": [{"cpus": 2}, {"name": "far", "link_delay": "7ms", "mem": "1g"}]}
 STAYING = RICH_SERVICE | {"store": {"kind": "http", "put": "/{key}", "get": "/{key}", "keys": "stay"}}
 ELSEWHERE = [
     *("link_delay", "scenarios", "count"),  # said in the link, the file of the scenarios, and a node for each member
@@ -176,8 +177,8 @@ def keys_of(kind: str) -> set[str]:
 
 def test_every_key_of_a_file_is_written(tmp_path):
     """A key that the writer does not know is lost when a run is repeated. (A new one? Give it a value above.)"""
-    values = (RICH_TOPOLOGY, RICH_ENDPOINTS, RICH_SERVICE, OF_CONSUL, OF_ZOOKEEPER, OF_SITES, OF_SWITCHES, STAYING)
-    texts = [json.loads(topology_text(comes_back(tmp_path, value))) for value in values]
+    values = (RICH_TOPOLOGY, RICH_ENDPOINTS, RICH_SERVICE, OF_CONSUL, OF_ZOOKEEPER, OF_SITES, OF_SWITCHES, OF_CLIENTS)
+    texts = [json.loads(topology_text(comes_back(tmp_path, value))) for value in (*values, STAYING)]
     assert keys_of("config") - keys_in(texts) == set(ELSEWHERE)
     service = texts[2]["store"]
     assert service["success"] == {"put": [201], "get": [200], "delete": [202, 404]} and service["missing"] == [404, 410]

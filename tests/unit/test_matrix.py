@@ -391,7 +391,7 @@ def test_the_floor_is_that_of_a_leader_and_of_members_that_stayed() -> None:
     bench = Bench(write("w"), write("w2"), write("w3"))
     asked: list[tuple[str, str | None, set[str]]] = []
 
-    def least(scenario: Scenario, leader: str | None, living: frozenset[str]) -> float | None:
+    def least(scenario: Scenario, leader: str | None, living: frozenset[str], answered: None) -> float | None:
         asked.append((scenario.name, leader, set(living)))
         return 0.0185 if leader else None
 

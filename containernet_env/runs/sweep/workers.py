@@ -18,7 +18,7 @@ from typing import Any
 from distributed import Client, Future
 
 from containernet_env.base import clock
-from containernet_env.base.errors import MissingRequirementError, RunError, text_of
+from containernet_env.base.errors import MissingRequirementError, RunError, UsageError, text_of
 from containernet_env.base.work import Stop
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.runs import preflight
@@ -65,6 +65,9 @@ class Workers(Placement):
     several = True
 
     def __init__(self, scheduler: Scheduler, design: Design, note: Callable[[str], object]) -> None:
+        if several := next((bed.plan.config for bed in design.beds if len(bed.plan.config.clients) > 1), None):
+            # Of a cell one row is fetched.
+            raise UsageError(f"{several.path} has several clients, which a sweep on several machines cannot have")
         self._scheduler = scheduler
         self._design = design
         self._note = note
