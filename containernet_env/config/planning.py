@@ -617,7 +617,8 @@ def dilated(plan: Plan) -> Plan:
         store, timing = plan.store.slowed(plan.timing, factor)
         for scenario in (planned.scheduled.scenario for planned in plan.scenarios):
             load = scenario if scenario.search is None else scenario.probe(scenario.search.low)
-            _check_slowed(slowed(load, factor))
+            for part in (load, *load.parts):
+                _check_slowed(slowed(part, factor))
         for node in plan.config.hosts:
             if node.cpus is not None and node.cpus / factor * CPU_PERIOD_MAX_US < CPU_QUOTA_MIN_US:
                 raise ValueError(f"the CPU limit of {node.name} would be below 1 ms in each second")

@@ -404,6 +404,15 @@ class RawBlock(Section):
                         message = f"makes {own.clients} clients of {sender.who} for {own.total} requests"
                         yield Refused(message, "at most as many clients as requests", "clients")
                         return
+                    if own.total is not None and (own.scheduled_s or 0.0) * 1e9 > LENGTH_MAX_NS:
+                        message = f"makes the rate of {sender.who} too low for {own.total} requests"
+                        allowed = f"a rate at which they take at most {format_duration(LENGTH_MAX_NS)}"
+                        yield Refused(message, allowed, "clients")
+                        return
+                    if own.warmup.requests and (own.warmup_s or 0.0) * 1e9 > WARMUP_MAX_NS:
+                        message = f"makes the warm-up of {sender.who} too long"
+                        yield Refused(message, f"at most {format_duration(WARMUP_MAX_NS)}", "clients")
+                        return
 
     @rule
     def _exponent_has_its_order(self) -> None:

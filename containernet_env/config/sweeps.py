@@ -134,7 +134,7 @@ def axis_of(name: str) -> Axis | None:
     if name in AXES:
         return AXES[name]
     match = _HOST_AXIS.fullmatch(name)
-    return None if match is None else replace(AXES[match[2]], name=name, host=match[1])
+    return None if match is None else replace(AXES[f"{CLIENT}.{match[2]}"], name=name, host=match[1])
 
 
 def axis_name(name: str) -> str:
@@ -219,17 +219,20 @@ def _between(document: Mapping[str, Any]) -> dict[str, list[Location]]:
 
 
 def _hosts(document: Mapping[str, Any], name: str | None) -> Iterator[Location]:
-    nodes = document["nodes"]
-    if name == CLIENT:
+    nodes, clients = document["nodes"], document.get("clients", [])
+    if name == CLIENT and not clients:
         yield (CLIENT,)
         return
-    found = [index for index, node in enumerate(nodes) if name in (None, node["name"])]
+    found: list[Location] = [("nodes", index) for index, node in enumerate(nodes) if name in (None, node["name"])]
+    found += [("clients", index) for index, client in enumerate(clients) if name == client["name"]]
     if not found:
-        known = ", ".join(node["name"] for node in nodes)
+        known, loading = (", ".join(host["name"] for host in hosts) for hosts in (nodes, clients))
+        also = f"a client: the clients are {loading}" if clients else CLIENT
         links = ", ".join(_between(document))
         too = f", the links between switches {links}" if links else ""
-        raise NotThereError(f"{name} is neither a member nor {CLIENT}: the members are {known}{too}")
-    yield from (("nodes", index) for index in found)
+        known = f"the members are {known}{too}"
+        raise NotThereError(f"{name} is neither a member nor {also}{';' if clients else ':'} {known}")
+    yield from found
 
 
 def _jitter(held: Any, value: Any) -> Any:
@@ -248,7 +251,8 @@ def _set_members(document: dict[str, Any], count: Any) -> None:
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_NODES:
         raise ValueError(f"a whole number from 1 to {MAX_NODES}")
     made, subnet = nodes[:count], IPv4Network(document["subnet"])
-    taken = {node["ip"] for node in nodes} | {document[CLIENT]["ip"]}
+    clients = document.get("clients") or [document[CLIENT]]
+    taken = {host["ip"] for host in (*nodes, *clients)}
     last = int(IPv4Address(made[-1]["ip"]))
     after = range(last + 1, int(subnet.broadcast_address))
     numbers = chain(after, range(last - 1, int(subnet.network_address), -1))

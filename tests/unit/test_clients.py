@@ -30,6 +30,7 @@ from containernet_env.results.csv_file import load, rows_after
 from containernet_env.results.floor import Floor
 from containernet_env.results.merged_load import merged_load
 from containernet_env.results.statistics import Histogram, decode, encode
+from containernet_env.runs.sweep.design import design
 from tests.faults.simulated import Run, Simulation, on_machine
 from tests.unit.answers import closed_loop, open_loop, without_answers
 
@@ -126,6 +127,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         WRITE | {"clients": {"us": {"clients": 500}}},
         "makes 500 clients of us for 120",
     ),
+    "a rate that takes days": ({}, WRITE | {"clients": {"us": {"rate": 0.1, "total": 10**6}}}, "makes the rate of us"),
     "a name that rows have": ({"clients": [{"name": "all"}]}, WRITE, "is what the rows of several clients are called"),
     "two lengths": ({}, WRITE | {"clients": {"us": {"total": 5, "duration": "1s"}}}, "either total or duration"),
     "senders of one client": ({"clients": [{"site": "eu"}]}, WRITE | {"clients": ["asia"]}, "is not of"),
@@ -137,6 +139,21 @@ def test_what_several_clients_cannot_do_is_refused_before_anything_is_created(ca
     topology, block, words = REFUSED[case]
     with pytest.raises(ConfigError, match=words):
         plan_of(tmp_path, block, **topology)
+
+
+def test_axes_of_sweeps_are_of_one_client_by_its_name(tmp_path: Path) -> None:
+    plan_of(tmp_path, WRITE)
+    files: Any = (tmp_path / "topology.json",)
+    given = {"scenarios": tmp_path / "scenarios.json"}
+    beds = design(*files, ("client-us.site=eu,us", "client-us.cpus=1,2", "members=3,9"), **given).beds
+    found = {(bed.plan.config.clients[1].site, str(bed.plan.config.clients[1].cpus)) for bed in beds}
+    assert found == {(site, cpus) for site in ("eu", "us") for cpus in ("1", "2")} and len(beds) == 8
+    addresses = [[host.ip for host in bed.plan.config.hosts] for bed in beds]
+    assert all(len({*held}) == len(held) for held in addresses)
+    with pytest.raises(
+        ConfigError, match="client is neither a member nor a client: the clients are client-eu, client-us"
+    ):
+        design(*files, ("client.cpus=1,2",), **given)
 
 
 # --- figures of all together ------------------------------------------------------------------------------------------
