@@ -112,7 +112,7 @@ _OF_HOST = {key: axis for model in (RawDirection, RawNode) for key, axis in _key
 _OF_HOST["jitter"] = replace(_OF_HOST["jitter"], quantity="duration")
 _SETTINGS = _keys_of("topology", EtcdSettings)
 _LOAD, _SIZES = _keys_of("scenario", RawLoad, "search"), _keys_of("scenario", RawData)
-_NOT_VARIED = ("type", "load", "data", "events", "prefix", "span")
+_NOT_VARIED = ("type", "load", "data", "clients", "events", "prefix", "span")
 _BLOCK = {key: axis for model in BLOCKS.values() for key, axis in _keys_of("scenario", model, *_NOT_VARIED).items()}
 AXES: Mapping[str, Axis] = {
     axis.name: axis
