@@ -287,7 +287,7 @@ WallTime_s          measured   outcome.wall_s               .3 s
     how long the scenario took in real time, the benchmark server's answer included
 Client              configured outcome.client               words
     of a topology with [several clients](../docs/scenarios.md#several-clients) the one whose figures these are, or `all`
-    of them together; '-' where there is one. Of a scenario that was not run there is the row for all
+    of them together; '-' where there is one. Of a scenario that was not run or interrupted there is the row for all
 Timestamp           run        outcome.began                words
     when the scenario began, UTC
 """
