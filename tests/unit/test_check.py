@@ -102,7 +102,8 @@ def test_a_plan_fits_a_narrow_terminal():
         text = output.getvalue()
         assert "…" not in text and "\n\n\n" not in text, path
         names = [item.scheduled.scenario.name for item in plan.scenarios]
-        assert all(words in text for words in ("cnenv-0a1b2c-benchmark", "--heartbeat-interval=", *names)), path
+        clients = [f"cnenv-0a1b2c-{client.name}" for client in plan.config.clients]
+        assert all(words in text for words in (*clients, "--heartbeat-interval=", *names)), path
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
@@ -128,5 +129,9 @@ def test_the_examples_in_the_documentation_are_good(tmp_path):
         return build_plan(load_config(config), scenarios and load_scenarios(scenarios), PlanOptions(2))
 
     assert len([plan(path) for path in examples("config.md")]) == 5
-    shipped = ROOT / "configs" / "3node.json"
-    assert sorted(len(plan(shipped, path).scenarios) for path in examples("scenarios.md")) == [1, 7, 10, 12]
+    counts = []
+    for path in examples("scenarios.md"):
+        of_several = '"clients": {' in path.read_text()
+        shipped = "5regions-5clients.json" if of_several else "3node.json"
+        counts.append(len(plan(ROOT / "configs" / shipped, path).scenarios))
+    assert sorted(counts) == [1, 2, 7, 10, 12]
