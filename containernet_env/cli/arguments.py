@@ -154,6 +154,7 @@ _REFUSED = {
     "strict": "its rows are never certainly valid",
     "seed": "no links of ours draw losses or jitter; loads have seeds of their own in scenario files",
     "dask": "the cluster is measured from this machine",
+    "figure": "its network is not known",
 }
 
 consent_option = click.option(

@@ -11,10 +11,12 @@ import click
 from rich.console import Console
 
 from containernet_env.base import clock
+from containernet_env.base.errors import UsageError
 from containernet_env.cli import FILE, RUN
 from containernet_env.cli.arguments import (
     CONFIG,
     SCENARIOS,
+    check_output,
     consent_option,
     refuse_options,
     render_endpoints,
@@ -22,6 +24,7 @@ from containernet_env.cli.arguments import (
     run_options,
     scenarios_option,
     strict_option,
+    write_output,
 )
 from containernet_env.cli.output import unblocked
 from containernet_env.cli.render import render_machine, render_plan, render_summary, render_topology
@@ -166,7 +169,10 @@ def rerun_command(run: Path, out: Path | None, anyway: bool, strict: bool, conse
     type=SCENARIOS,
     help="Check this scenario file too, instead of the one that CONFIG names or the default.",
 )
-def check_command(config_path: Path, scenarios_path: Path | None) -> int:
+@click.option(
+    "--figure", type=FILE, metavar="FILE", help="Draw the network and its round trips: a name that ends in .svg."
+)
+def check_command(config_path: Path, scenarios_path: Path | None, figure: Path | None) -> int:
     """Check the topology file CONFIG and its scenario file; print hosts, limits and expected RTTs.
 
     CONFIG is a file, or the name of a shipped one: `containernet-env check 3node-3ms`, which also prints its path.
@@ -175,8 +181,15 @@ def check_command(config_path: Path, scenarios_path: Path | None) -> int:
     status 1 where they cannot be measured.
     Nothing is created and no rights are needed. Exit status 2 and every problem at once when a file is refused.
     """
+    if figure is not None:
+        from containernet_env.report.page import FIGURE, figure_file
+
+        if figure.suffix.lower() != ".svg":
+            raise UsageError(f"--figure {figure}: allowed are names that end in .svg")
+        check_output(figure, FIGURE, list(filter(None, (config_path, scenarios_path))))
     config = load_config(config_path)
     scenario_set = load_scenarios(scenarios_path or config.scenarios or DEFAULT_SCENARIOS)
+    refuse_options(config)
     plan = build_plan(config, scenario_set, PlanOptions(machine_cores=os.cpu_count() or 1))
     console = plain_console()
     if config.external is not None:
@@ -186,4 +199,10 @@ def check_command(config_path: Path, scenarios_path: Path | None) -> int:
     render_topology(plan, console)
     render_machine(plan, console)
     render_summary(plan, console)
+    if figure is not None:
+        from containernet_env.report.network import graph, matrix, matrix_of
+
+        pictures = [graph(plan.topology), matrix(matrix_of(plan.topology))]
+        write_output(figure, figure_file(f"The network of {config_path.name}", pictures).encode())
+        console.print(f"{figure}: the network and its round trips", soft_wrap=True)
     return 0

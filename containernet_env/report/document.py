@@ -15,6 +15,7 @@ from containernet_env.base.clock import utc_now
 from containernet_env.model.names import listed, plain, synonyms
 from containernet_env.report.axes import XScale, rank
 from containernet_env.report.figures import Figure, Points, figures, points_of, rounded
+from containernet_env.report.network import NUMBERS, Picture, graph, matrix, matrix_of
 from containernet_env.report.rows import (
     DILATION,
     FIGURES,
@@ -29,9 +30,9 @@ from containernet_env.report.rows import (
     shared,
     text,
 )
-from containernet_env.report.runs import Runs, RunSummary
+from containernet_env.report.runs import Network, Runs, RunSummary
 
-MOST_CELLS, MOST_ROWS, MOST_BAD = 2000, 2000, 200
+MOST_CELLS, MOST_ROWS, MOST_BAD, MOST_NETWORKS = 2000, 2000, 200, 4
 _MOST_RUNS, _MOST_VALUES = 50, 20
 _MEASURED_ON = (
     ("Machine", "Name of the machine"),
@@ -65,6 +66,18 @@ class Column:
     values: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class NetworkFigures:
+    """A network that runs had: its pictures, and the numbers behind them under the headings ``columns``."""
+
+    title: str
+    runs: str
+    graph: Picture
+    matrix: Picture
+    columns: tuple[str, ...]
+    numbers: tuple[tuple[str, ...], ...]
+
+
 @dataclass(frozen=True)
 class Document:
     """``counts`` has numbers of rows; ``points`` are what ``figures`` draw; ``table`` has the rows."""
@@ -79,6 +92,7 @@ class Document:
     constant: tuple[tuple[str, str], ...]
     varied: tuple[tuple[str, str], ...]
     runs: tuple[RunSummary, ...]
+    networks: tuple[NetworkFigures, ...]
     bad: tuple[tuple[str, ...], ...]
     points: Points
     figures: tuple[Figure, ...]
@@ -105,6 +119,8 @@ def document_of(rows: Rows, runs: Runs, title: str | None = None, x_scale: XScal
         notes.append(f"{MOST_BAD} of {len(bad):,} rows that do not count are listed with their reasons")
     if len(runs.summaries) > _MOST_RUNS:
         notes.append(f"{_MOST_RUNS} of {len(runs.summaries):,} runs are listed")
+    if len(runs.networks) > MOST_NETWORKS:
+        notes.append(f"{MOST_NETWORKS} of {len(runs.networks):,} networks are drawn")
     return Document(
         title=title or ", ".join(path.name for path in rows.files),
         files=tuple(map(str, rows.files)),
@@ -122,10 +138,21 @@ def document_of(rows: Rows, runs: Runs, title: str | None = None, x_scale: XScal
         constant=tuple((label(name), _value(name, value)) for name, value in rows.constant.items()),
         varied=tuple(_varied(rows)),
         runs=tuple(runs.summaries[:_MOST_RUNS]),
+        networks=tuple(map(_network, runs.networks[:MOST_NETWORKS])),
         bad=tuple(_bad(rows, runs, bad[:MOST_BAD])),
         points=points,
         figures=tuple(drawn),
         table=tuple(_table(rows)),
+    )
+
+
+def _network(network: Network) -> NetworkFigures:
+    made = matrix_of(network.topology, network.measured_ns)
+    sites, hosts = len(network.topology.switches), len(network.topology.hosts)
+    where = f"on {sites} switches" if sites > 1 else f"on {network.topology.switches[0].name}"
+    runs = f"Of the run{'s' if len(network.runs) > 1 else ''} {listed(network.runs, _MOST_VALUES)}."
+    return NetworkFigures(
+        f"{hosts} hosts {where}", runs, graph(network.topology), matrix(made), NUMBERS, tuple(made.numbers())
     )
 
 
@@ -244,6 +271,8 @@ def _lacks(rows: Rows, runs: Runs, cells: Sequence[Cell], sections: Set[str]) ->
         found.append("No reads were measured both linearizable and serializable, and equal in everything else.")
     if "floors" not in sections and not rows.seed_only:
         found.append("No row that counts has a floor.")
+    if runs.summaries and not runs.networks:
+        found.append("No run directory has a topology of its own: there are no figures of a network.")
     if "timelines" not in sections and not rows.seed_only and not runs.missing:
         found.append("No run directory has a timeline of these rows.")
     return found

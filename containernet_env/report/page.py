@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,12 @@ from containernet_env.base.release import VERSION
 
 if TYPE_CHECKING:
     from containernet_env.report.document import Document
+    from containernet_env.report.network import Picture
 
 BEGINNING = re.compile(rb'<!DOCTYPE html>\n.*<meta name="generator" content="containernet-env ', re.DOTALL)
 """What the first 4 kB of a page match."""
+FIGURE = re.compile(rb"<svg [^>]*>\n<!-- made by containernet-env check -->")
+"""What such a file of `figure_file` begins with."""
 SECTIONS = {
     "axes": "Throughput and latency",
     "grids": "Heat maps",
@@ -85,7 +89,7 @@ def render(
     name: str, own: Sequence[str], policy: Sequence[str], libraries: Sequence[Markup] = (), **values: object
 ) -> tuple[str, str]:
     """A page by its template, with ``own`` scripts after those of ``libraries``; and its Content-Security-Policy."""
-    style, scripts = _own("page.css"), [*libraries, *map(_own, own)]
+    style, scripts = _own("page.css") + _own("picture.css"), [*libraries, *map(_own, own)]
     rules = [
         "default-src 'none'",
         f"script-src {' '.join(map(_hash, scripts))}",
@@ -96,6 +100,21 @@ def render(
     template = _environment().get_template(name)
     text = template.render(style=style, scripts=scripts, policy=allowed, version=VERSION, **values)
     return f"{text}\n", allowed
+
+
+def figure_file(title: str, pictures: Sequence[Picture]) -> str:
+    """Pictures below each other as one SVG file, in the light colours of pages."""
+    light = dict(re.findall(r"--(\w+): (#\w+);", _file("page.css").partition("@media")[0]))
+    style = re.sub(r"var\(--(\w+)\)", lambda name: light[name[1]], _file("picture.css"))
+    tops = list(accumulate((one.height for one in pictures), initial=0))
+    template = _environment().get_template("network.svg")
+    return template.render(
+        title=title,
+        style=Markup(style),
+        pictures=list(zip(tops, pictures, strict=False)),
+        width=max(one.width for one in pictures),
+        height=tops[-1],
+    )
 
 
 def live(**values: object) -> str:

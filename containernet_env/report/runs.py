@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from containernet_env.base.errors import UsageError
+from containernet_env.base.errors import ConfigError, UsageError
+from containernet_env.config.endpoints import KEY as ENDPOINTS
+from containernet_env.config.reader import read_document
+from containernet_env.config.topologies import config_of
+from containernet_env.model.topology import Topology, network_of
 from containernet_env.report.rows import FILE, Rows, scaled
-from containernet_env.results.run_directory import ReadRun, facts_of, read_run, runs_folder
+from containernet_env.results.run_directory import TOPOLOGY_INPUT, ReadRun, facts_of, read_run, runs_folder
 from containernet_env.results.run_files import ScenarioLine
 from containernet_env.results.statistics import Histogram, decode
+from containernet_env.stores.kinds import KINDS
 
 T = TypeVar("T")
 PERCENTS = (10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999)
@@ -68,11 +73,35 @@ class RunSummary:
 
 
 @dataclass(frozen=True)
+class Network:
+    """A network that runs had, and by pair of hosts what their first proofs measured, in ns of emulated time."""
+
+    topology: Topology
+    runs: list[str] = field(default_factory=list)
+    measured_ns: dict[frozenset[str], list[float]] = field(default_factory=dict)
+
+    def add(self, run: ReadRun, run_id: str) -> None:
+        """A run on it."""
+        self.runs.append(run_id)
+        before = (proof for proof in (run.network.proofs if run.network else ()) if proof.moment == "before")
+        names = {host.name for host in self.topology.hosts}
+        for pair in next((proof.pairs for proof in before), ()):
+            ends, measured_ns, slowed_ns = (pair["a"], pair["b"]), pair["measured_ns"], pair["expected_ns"]
+            if measured_ns is not None and len(names.intersection(ends)) == 2:
+                # A run that is slower than real time proves the links as they are then.
+                expected_ns = self.topology.expected_rtt_ns(*ends)
+                self.measured_ns.setdefault(frozenset(ends), []).append(
+                    measured_ns * expected_ns / slowed_ns if slowed_ns and expected_ns else measured_ns
+                )
+
+
+@dataclass(frozen=True)
 class Runs:
     """``details`` by the number of the row. ``missing``: how many runs of the rows have no directory."""
 
     details: Mapping[int, Details]
     summaries: Sequence[RunSummary]
+    networks: Sequence[Network]
     missing: int
     notes: Sequence[str]
 
@@ -123,6 +152,7 @@ def read_runs(rows: Rows, note: Callable[[str], object] = lambda text: None) -> 
     """All run directories that exist; ``note`` gets a line about each that cannot be read and is left out."""
     details: dict[int, Details] = {}
     summaries: list[RunSummary] = []
+    networks: dict[Any, Network] = {}
     notes: list[str] = []
     missing = 0
     for path, numbers in run_paths(rows).items():
@@ -134,13 +164,38 @@ def read_runs(rows: Rows, note: Callable[[str], object] = lambda text: None) -> 
         if problems := _problems(run):
             notes.append(f"{path}: {problems}")
         summaries.append(_summary_of(run, path.name))
+        if (topology := noted(_topology, path, notes, "a network")) is not None:
+            key = (topology.hosts, topology.switches, topology.links)
+            networks.setdefault(key, Network(topology)).add(run, path.name)
         for number, line in lines_of(rows, run, numbers):
             details[number] = _details(run, line, notes, path)
     if len(notes) > _MOST_TOLD:
         notes[_MOST_TOLD:] = [f"{len(notes) - _MOST_TOLD} more run directories have such problems"]
     for text in notes:
         note(text)
-    return Runs(details, summaries, missing, notes)
+    return Runs(details, summaries, list(networks.values()), missing, notes)
+
+
+def _topology(path: Path) -> Topology | None:
+    """The network of a run, from the topology as it was read; ``None`` of an external cluster, and where it is missing.
+
+    Raises ``UsageError`` for one that is refused. Only files of the run are read: what it says of the store may name
+    others, and is left out; a run writes its round-trip times by pair.
+    """
+    file = path / TOPOLOGY_INPUT
+    if not file.exists():
+        return None
+    try:
+        read = read_document(file)
+        if not isinstance(read.value, dict) or ENDPOINTS in read.value:
+            return None
+        others = {"store", "scenarios", *(kind.section for kind in KINDS.values())}
+        network = {key: value for key, value in read.value.items() if key not in others}
+        if isinstance(network.get("rtt"), str):
+            raise UsageError(f"{file}: $.rtt: is not by pair, as a run writes it")
+        return network_of(config_of(replace(read, value=network)))
+    except ConfigError as error:
+        raise UsageError(f"{file}: {error.problems[0]}") from error
 
 
 def _problems(run: ReadRun) -> str:

@@ -287,7 +287,7 @@
 
   // --- the page ------------------------------------------------------------------------------------------------------
 
-  const figures = [...document.querySelectorAll("figure")];
+  const figures = [...document.querySelectorAll("figure[data-figure]")];
   const redraw = () => figures.forEach(draw);
   for (const section of document.querySelectorAll("main > section")) {
     const link = Object.assign(make("a", section.querySelector("h2").textContent), { href: `#${section.id}` });
