@@ -25,10 +25,10 @@ MOST_HOSTS, MOST_LABELS = 24, 30
 """Hosts that are named one by one where there is one switch, and links between switches that have a label."""
 _PAD, _GAP_X, _GAP_Y = 8, 24, 20
 """Pixels within boxes, and between them where links have no labels."""
-_LARGER = (1, 1.2, 1.5, 1.8, 2.2)
+_LARGER = (1, 1.4, 2)
 """How much larger a graph may become for its labels, and so that no link leads through the box of another switch."""
-_ROUNDS, _STEP = 200, 6
-"""How often boxes are moved off such links, and how far."""
+_ROUNDS = 60
+"""How often boxes are moved off such links."""
 _SHADES = 6
 THERE, BACK = "\u2192", "\u2190"
 Size = tuple[float, float]
@@ -114,18 +114,16 @@ class Cell:
 
     @property
     def is_lopsided(self) -> bool:
-        """Whether the way back takes another time."""
-        return 2 * self.there_ns != self.expected_ns
+        """Whether the way back takes another time, in the digits that are shown."""
+        return _ms(self.there_ns) != _ms(self.expected_ns - self.there_ns)
 
     @property
     def lines(self) -> list[str]:
-        """What the cell shows, in ms: expected, one way where the ways differ, the median, and how far it is off."""
+        """What the cell shows, in ms: expected, the median, how far it is off, and one way where the ways differ."""
         found = [_ms(self.expected_ns)]
-        if self.is_lopsided:
-            found.append(f"{THERE}{_ms(self.there_ns)}")
         if self.measured_ns is not None:
-            found += [_ms(self.measured_ns), f"{(self.measured_ns - self.expected_ns) / 1e6:+.2f}"]
-        return found
+            found += [_ms(self.measured_ns), self._off(2)]
+        return [*found, f"{THERE}{_ms(self.there_ns)}"] if self.is_lopsided else found
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -133,8 +131,11 @@ class Cell:
         ways = (self.expected_ns, self.there_ns, self.expected_ns - self.there_ns)
         if self.measured_ns is None:
             return (*map(format_ms, ways), "-", "-")
-        off = f"{(self.measured_ns - self.expected_ns) / 1e6:+.3f}"
-        return (*map(format_ms, ways), f"{self.measured_ns / 1e6:.3f}", off)
+        return (*map(format_ms, ways), f"{self.measured_ns / 1e6:.3f}", self._off(3))
+
+    def _off(self, digits: int) -> str:
+        assert self.measured_ns is not None
+        return f"{round((self.measured_ns - self.expected_ns) / 1e6, digits) + 0.0:+.{digits}f}"  # never -0.00
 
 
 @dataclass(frozen=True)
@@ -283,8 +284,12 @@ def apart(boxes: Sequence[Box], gap_x: float, gap_y: float, links: Sequence[Ends
         moved = False
         for box, (a, b) in crossings(made, links) if number < _ROUNDS else ():
             along = complex(made[b].x - made[a].x, made[b].y - made[a].y)
-            off = complex(made[box].x - made[a].x, made[box].y - made[a].y) / along
-            made[box] = _moved(made[box], _STEP * along / abs(along) * (1j if off.imag >= 0 else -1j))
+            if not along:
+                continue
+            off = (complex(made[box].x - made[a].x, made[box].y - made[a].y) / along).imag * abs(along)
+            away = along / abs(along) * (1j if off >= 0 else -1j)
+            reach = (abs(away.real) * made[box].width + abs(away.imag) * made[box].height) / 2 + _PAD
+            made[box] = _moved(made[box], max(1, reach - abs(off)) * away)
             moved = True
         for i, j in combinations(range(len(made)), 2):
             one, other = made[i], made[j]
@@ -438,9 +443,9 @@ def _arrows(a: Box, b: Box) -> tuple[str, str]:
 def matrix(made: Matrix) -> Picture:
     """The round trips as a square of cells, darker where they are longer, with the figures in each."""
     labels, of = [group.label for group in made.groups], len(made.groups)
-    sizes = [_size_of(cell.lines) for cell in made.cells.values()] or [(LINE, LINE)]
-    height = max(height for _, height in sizes) + 4
-    width = max(height, *(width for width, _ in sizes))
+    lines = [cell.lines for cell in made.cells.values()] or [[""]]
+    height = max(map(len, lines)) * LINE + 4
+    width = max(height, max(len(line) for of_cell in lines for line in of_cell) * CHARACTER + 4)
     longest = max(map(len, labels)) * CHARACTER + _PAD
     turned = longest > width
     above = longest if turned else LINE + _PAD
@@ -461,16 +466,16 @@ def matrix(made: Matrix) -> Picture:
     boxes = [Box((of * width - longest) / 2, (of * height - above) / 2, of * width + longest, of * height + above)]
     x = 0.0
     for share in (step / (_SHADES - 1) for step in range(_SHADES)):
-        lines = [_ms(share * made.longest_ns)]
-        box = Box(x + _size_of(lines)[0] / 2, of * height + _PAD + LINE / 2, *_size_of(lines))
+        words = [_ms(share * made.longest_ns)]
+        box = Box(x + _size_of(words)[0] / 2, of * height + _PAD + LINE / 2, *_size_of(words))
         x += box.width
-        shapes += [_cell(box, share), *_centred(box, lines)]
+        shapes += [_cell(box, share), *_centred(box, words)]
         boxes.append(box)
     notes = ["expected round trips in ms, darker the longer"]
-    if any(cell.is_lopsided for cell in made.cells.values()):
-        notes += [f"{THERE} of it from row to column, where both ways differ"]
     if any(cell.measured_ns is not None for cell in made.cells.values()):
         notes += ["below: measured median, and its difference"]
+    if any(cell.is_lopsided for cell in made.cells.values()):
+        notes += [f"{THERE} of it from row to column, where the ways differ"]
     return _picture(f"Matrix of the round trips between {_count(of, 'place')}", shapes, boxes, notes)
 
 

@@ -101,9 +101,9 @@ class Runs:
 
     details: Mapping[int, Details]
     summaries: Sequence[RunSummary]
-    networks: Sequence[Network]
     missing: int
     notes: Sequence[str]
+    networks: Sequence[Network] = ()
 
 
 def run_paths(rows: Rows) -> dict[Path, list[int]]:
@@ -173,7 +173,7 @@ def read_runs(rows: Rows, note: Callable[[str], object] = lambda text: None) -> 
         notes[_MOST_TOLD:] = [f"{len(notes) - _MOST_TOLD} more run directories have such problems"]
     for text in notes:
         note(text)
-    return Runs(details, summaries, list(networks.values()), missing, notes)
+    return Runs(details, summaries, missing, notes, list(networks.values()))
 
 
 def _topology(path: Path) -> Topology | None:

@@ -29,7 +29,7 @@ FILES: dict[str, Any] = _files()
 """The files, by name; of those of lines, one line."""
 
 INPUTS: dict[str, Any] = {name: json.loads(text) for name, text in inputs_of(_PLAN).items()}
-"""The files of the folder ``inputs``, which only `rerun` reads."""
+"""The files of the folder ``inputs``, which `rerun` reads, and `report` the topology."""
 
 CHECKSUMS = "".join(f"{'0' * 64}  {name}\n" for name in (*FILES, *INPUTS))
 """The lines of checksums.sha256."""

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from containernet_env.report.document import document_of
+from containernet_env.report.network import CHARACTER
 from containernet_env.report.page import report_page
 from containernet_env.report.rows import read_rows
 from containernet_env.report.runs import read_runs
 from containernet_env.results.run_directory import RunDirectory
 from tests.local.browser import CHROMIUM, Browser
 from tests.unit.report_rows import EVIL, EVIL_NAMES, row, sweep, write
+from tests.unit.test_network_figures import CONFIGS, run_on
 from tests.unit.test_report import add_load
 from tests.unit.test_run_directory import directory as run_directory
 
@@ -107,6 +109,22 @@ def test_tables_are_saved_as_csv_without_formulas(browser: Browser, tmp_path: Pa
     assert browser.js("saved").startswith(
         'configuration,series,figure,value,low,high,repetitions,rows,counts\n"\'-2, 1 ms",'
     )
+    assert browser.messages == []
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_a_network_is_drawn_within_the_page_in_the_colours_of_its_theme(
+    browser: Browser, tmp_path: Path, width: int
+) -> None:
+    run_on(tmp_path, CONFIGS / "5regions.json", measured=True)
+    browser.open(made(write(tmp_path / "out.csv", [row()])), width=width, dark=True)
+    assert browser.js("[...document.querySelectorAll('#network svg')].map((one) => one.role)") == ["img", "img"]
+    styles = "[...document.querySelectorAll('#network svg {}')].map((one) => getComputedStyle(one).fill)"
+    assert set(browser.js(styles.format("text.strong"))) == {"rgb(230, 232, 235)"}
+    assert set(browser.js(styles.format(".cell"))) == {"rgb(121, 184, 255)"}
+    widest = "Math.max(...[...document.querySelectorAll('#network text')].map((one) => one.getComputedTextLength() / "
+    assert 6 < browser.js(widest + "one.textContent.length))") <= CHARACTER, "boxes are as wide as their texts"
+    assert browser.js("document.documentElement.scrollWidth") <= width
     assert browser.messages == []
 
 
