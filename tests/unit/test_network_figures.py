@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.config.topologies import load_config
 from containernet_env.model.link import DirectionSpec, IndependentLoss, LinkSpec
@@ -40,6 +41,7 @@ from containernet_env.report.runs import read_runs
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import Proof
 from containernet_env.runs.manifest import inputs_of
+from tests.unit.commands import check_file
 from tests.unit.manifests import manifest, plan_of
 from tests.unit.report_rows import row, shown, write
 
@@ -165,7 +167,7 @@ def drawn_topology(random: Random) -> Topology:
     return Topology(hosts, map(Switch, names), links, is_direct=random.random() < 0.5)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(15))
 def test_no_boxes_and_texts_of_random_networks_meet_or_are_cut_off(seed: int) -> None:
     topology = drawn_topology(Random(seed))
     picture = graph(topology)
@@ -318,6 +320,11 @@ def test_check_writes_a_figure_that_needs_nothing_else_and_replaces_its_own(tmp_
         "Matrix of the round trips between 5 places",
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["net.SVG"]
+
+
+def test_the_picture_in_the_documents_is_what_check_draws(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    shown("check", CONFIGS / "5regions.json", "--figure", tmp_path / "net.svg")
+    check_file(CONFIGS.parent / "docs" / "images" / "5regions.svg", (tmp_path / "net.svg").read_text(), snapshot)
 
 
 @pytest.mark.parametrize(
