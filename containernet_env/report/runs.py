@@ -165,7 +165,7 @@ def read_runs(rows: Rows, note: Callable[[str], object] = lambda text: None) -> 
             notes.append(f"{path}: {problems}")
         summaries.append(_summary_of(run, path.name))
         if (topology := noted(_topology, path, notes, "a network")) is not None:
-            key = (topology.hosts, topology.switches, topology.links)
+            key = (topology.hosts, topology.switches, topology.links, topology.is_direct)
             networks.setdefault(key, Network(topology)).add(run, path.name)
         for number, line in lines_of(rows, run, numbers):
             details[number] = _details(run, line, notes, path)

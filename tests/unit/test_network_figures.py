@@ -397,6 +397,13 @@ def test_a_report_has_the_network_of_its_runs_with_what_the_first_proof_measured
     assert ET.fromstring(page[page.index('<svg class="picture"') : page.index("</svg>") + 6]).tag == "svg"
 
 
+def test_a_report_has_switches_in_any_graph(tmp_path: Path) -> None:
+    run_on(tmp_path, CONFIGS / "ring.json", measured=True)
+    (network,) = report(tmp_path).networks
+    assert network.graph == graph(read(CONFIGS / "ring.json")) and len(of_class(network.graph, "back")) == 4
+    assert {off for *_, median, off in network.numbers if median != "-"} == {"+0.100"}
+
+
 def test_equal_networks_are_one_and_of_many_the_first_are_drawn(tmp_path: Path) -> None:
     for place in range(7):
         run_on(tmp_path, three(tmp_path, rtt=WAYS | {"eu-us": f"{80 + place // 2}ms"}), f"run-{place}", measured=True)
