@@ -271,10 +271,12 @@ def _shown(tables: Sequence[pandas.DataFrame], keys: Sequence[str]) -> list[str]
 
 
 def _cells(side: _Side, keys: Sequence[str]) -> dict[tuple[str, ...], pandas.DataFrame]:
+    """The rows of each cell, with the columns that differ within one and are looked at."""
     places: dict[tuple[str, ...], list[int]] = {}
     for place, name in enumerate(texts_of(side.used, keys)):
         places.setdefault(name, []).append(place)
-    return {name: side.used.iloc[own] for name, own in places.items()}
+    rows = side.used[[name for name in (*FIGURES, "RunId", "Cluster", *_BY_CHANCE) if name in side.used.columns]]
+    return {name: rows.iloc[own] for name, own in places.items()}
 
 
 def _repetitions(rows: pandas.DataFrame, figure: str) -> tuple[list[float], int]:

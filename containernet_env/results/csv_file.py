@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count as count_from
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.model.hints import near_file
@@ -423,11 +423,12 @@ def _frame(rows: Sequence[Sequence[str]], header: Sequence[str], columns: Sequen
     """Rows with some columns as a table with others, which are missing where the rows lack them."""
     import pandas
 
-    frame = pandas.DataFrame(rows, columns=header, dtype=str)
-    if "Dilation" not in header:
-        frame["Dilation"] = "1"  # of files from before there was another one
-    frame = frame.reindex(columns=list(columns), fill_value=NOT_APPLICABLE).replace(NOT_APPLICABLE, None)
-    for name in frame.columns:
-        if BY_NAME[name].number:
-            frame[name] = pandas.to_numeric(frame[name], errors="coerce")
-    return frame
+    held = dict(zip(header, zip(*rows, strict=True), strict=False))  # nothing, of no rows
+    made: dict[str, Any] = {}
+    for name in columns:
+        lacks = "1" if name == "Dilation" else NOT_APPLICABLE  # of files from before there was another one
+        texts = held.get(name, (lacks,) * len(rows))
+        values = [None if text == NOT_APPLICABLE else text for text in texts]
+        is_number = BY_NAME[name].number
+        made[name] = pandas.to_numeric(values, errors="coerce") if is_number else pandas.Series(values, dtype=str)
+    return pandas.DataFrame(made)

@@ -9,7 +9,7 @@ from containernet_env.base.errors import UsageError
 from containernet_env.model.findings import counts, state_of
 from containernet_env.model.names import column_of, easiest
 from containernet_env.results.columns import BY_NAME, NOT_APPLICABLE
-from containernet_env.results.csv_file import texts_of
+from containernet_env.results.csv_file import text_of, texts_of
 
 if TYPE_CHECKING:
     import pandas
@@ -73,7 +73,9 @@ def following(frame: pandas.DataFrame) -> tuple[str, ...]:
     decides = [name for name in _DECIDES_TIMING if name in frame.columns]
     found = []
     for name in TIMING:
-        if (frame.groupby(decides, dropna=False, sort=False)[name].nunique() > 1).any():
+        pairs = set(zip(texts_of(frame, decides), text_of(frame, name), strict=True))
+        known = [decided for decided, value in pairs if value != NOT_APPLICABLE]
+        if len(set(known)) < len(known):
             decides.append(name)
         else:
             found.append(name)
