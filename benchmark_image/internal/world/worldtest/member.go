@@ -39,6 +39,7 @@ type Session struct {
 	Leaving bool
 	member  *Member
 	active  int // requests
+	taken   int // in all
 }
 
 // Request is what a Member works on.
@@ -79,12 +80,15 @@ func (s *Session) Take(r Request) (rest func() error) {
 		}
 	}
 	s.active++
+	s.taken++
+	request := s.taken
+	sleep := func(d time.Duration) { m.w.sleep(request, s.number+2, d) } // Sleep would look its goroutine up
 	note(Arrived, nil)
 	return func() error {
-		m.w.Sleep(before)
+		sleep(before)
 		answer, err := r.CarryOut()
 		note(CarriedOut, err)
-		m.w.Sleep(after)
+		sleep(after)
 		note(Answered, err)
 		if r.Answer != nil {
 			err = r.Answer()

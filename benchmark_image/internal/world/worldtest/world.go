@@ -220,17 +220,30 @@ func (w *World) draw(at time.Duration, from uint64) uint64 {
 	return x
 }
 
+// callers are the numbers of functions by the places in them: looking a name up takes longer than most events.
+var callers = struct {
+	sync.Mutex
+	numbers map[uintptr]uint64
+}{numbers: make(map[uintptr]uint64)}
+
 // caller is the function from which a method is called.
 func caller() uint64 {
 	var at [1]uintptr
 	runtime.Callers(3, at[:])
-	frame, _ := runtime.CallersFrames(at[:]).Next()
-	name := fnv.New64a()
-	_, _ = name.Write([]byte(frame.Function)) // it cannot fail
-	return name.Sum64()
+	callers.Lock()
+	defer callers.Unlock()
+	number, known := callers.numbers[at[0]]
+	if !known {
+		frame, _ := runtime.CallersFrames(at[:]).Next()
+		name := fnv.New64a()
+		_, _ = name.Write([]byte(frame.Function)) // it cannot fail
+		number = name.Sum64()
+		callers.numbers[at[0]] = number
+	}
+	return number
 }
 
-// routine is the number of this goroutine: later ones have larger numbers.
+// routine is the number of this goroutine: later ones have larger numbers. It takes as long as a stack trace.
 func routine() (number int) {
 	var text [32]byte
 	_, _ = fmt.Sscanf(string(text[:runtime.Stack(text[:], false)]), "goroutine %d", &number)
@@ -245,13 +258,16 @@ func (w *World) After(d time.Duration, f func()) {
 }
 
 // Sleep blocks a goroutine that is not one of the process.
-func (w *World) Sleep(d time.Duration) {
+func (w *World) Sleep(d time.Duration) { w.sleep(routine(), caller(), d) }
+
+// sleep is Sleep for one of several that come from the same place.
+func (w *World) sleep(number int, from uint64, d time.Duration) {
 	over := make(chan struct{})
 	w.mu.Lock()
 	if w.over {
 		close(over)
 	} else {
-		w.scheduleBy(routine(), &w.outside, d, caller(), func() { close(over) }).late = true
+		w.scheduleBy(number, &w.outside, d, from, func() { close(over) }).late = true
 	}
 	w.mu.Unlock()
 	<-over
