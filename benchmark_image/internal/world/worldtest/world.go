@@ -368,30 +368,30 @@ func (w *World) Uint64() uint64 {
 func (w *World) Processor() world.Processor { return world.Processor{} }
 
 func (w *World) NewTimer(d time.Duration) world.Timer {
-	c, from := make(chan time.Time, 1), caller()
+	c, number, from := make(chan time.Time, 1), routine(), caller()
 	fire := func() { c <- time.Time{} }
-	stop := w.after(d, from, fire)
+	stop := w.after(number, d, from, fire)
 	return world.Timer{C: c, Stop: func() bool { return stop() }, Reset: func(d time.Duration) bool {
 		was := stop()
 		select {
 		case <-c:
 		default:
 		}
-		stop = w.after(d, from, fire)
+		stop = w.after(number, d, from, fire)
 		return was
 	}}
 }
 
 func (w *World) AfterFunc(d time.Duration, f func()) (stop func() bool) {
-	return w.after(d, caller(), func() { go f() })
+	return w.after(routine(), d, caller(), func() { go f() })
 }
 
-// after sets a timer of the process.
-func (w *World) after(d time.Duration, from uint64, do func()) (stop func() bool) {
+// after sets a timer of the process, one of several that come from the same place.
+func (w *World) after(number int, d time.Duration, from uint64, do func()) (stop func() bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timers++
-	e := w.scheduleBy(routine(), &w.process, d, from, func() {
+	e := w.scheduleBy(number, &w.process, d, from, func() {
 		w.timers--
 		do()
 	})
