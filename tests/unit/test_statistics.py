@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import itertools
 import math
-import random
-import statistics
 import struct
 import zlib
 from collections import Counter
@@ -273,15 +271,13 @@ def test_other_texts_are_no_histograms(text: str) -> None:
 @pytest.mark.parametrize("of_variance", [False, True])
 def test_correlated_frames_are_worth_as_many_independent_ones(correlation_ms: int, of_variance: bool) -> None:
     """Means of 25 delays, 10 ms apart, of the emulator's process: their variance beside that of independent ones."""
-    jitter, frames, rng = Jitter("normal", MS // 10, correlation_ns=correlation_ms * MS), 25, random.Random(7)
-    means = []
-    for _ in range(4000):
-        phase = rng.random()
-        times = [phase + number * 10 / correlation_ms for number in range(frames)]
-        knots = [rng.gauss(0, 1) for _ in range(int(times[-1]) + 2)]
-        turns = [(math.pi / 2 * (time % 1), int(time)) for time in times]
-        values = [math.cos(turn) * knots[at] + math.sin(turn) * knots[at + 1] for turn, at in turns]
-        means.append(statistics.fmean(value**2 if of_variance else value for value in values))
-    worth = statistics.pvariance(means) * frames / (2 if of_variance else 1)
+    jitter, frames, rng = Jitter("normal", MS // 10, correlation_ns=correlation_ms * MS), 25, np.random.default_rng(7)
+    times = rng.random((4000, 1)) + np.arange(frames) * 10 / correlation_ms
+    at, turns = times.astype(int), math.pi / 2 * (times % 1)
+    knots = rng.standard_normal((4000, at.max() + 2))
+    before, behind = (np.take_along_axis(knots, at + more, axis=1) for more in (0, 1))
+    values = np.cos(turns) * before + np.sin(turns) * behind
+    means = (values**2 if of_variance else values).mean(axis=1)
+    worth = means.var() * frames / (2 if of_variance else 1)
     assert 0.6 * worth < frames_for_one(jitter, 10 * MS, of_variance=of_variance) < 2 * worth
     assert frames_for_one(jitter, 10 * MS, of_variance=of_variance) > 0.9 * worth, "at most: never worth more"
