@@ -1,4 +1,7 @@
-"""What logs of members tell, on lines as each store writes them: warnings of a scenario by kind, and why one ended."""
+"""What logs of members tell: warnings of a scenario by kind, and why one ended.
+
+On lines as each store writes them; the logs in tests/recorded/etcd are of etcd 3.7.3 with the project's log format.
+"""
 
 from __future__ import annotations
 
@@ -156,3 +159,33 @@ def test_last_words_name_the_cause() -> None:
     for last_words, log, killed, words in cases:
         found = last_words(log, killed)
         assert found.startswith(words) and bool(found) == bool(words) and "\n" not in found, log
+
+
+WHY = {
+    ("disk-full-at-start", False): "failed to create WAL: no space left on device",
+    ("disk-full", False): "failed to commit tx: write /data/e/member/snap/db: no space left on device",
+    ("wal-corrupted", False): "discovery failed: walpb: crc mismatch: expected: 2a06d722 computed: 2400cc57: "
+    "in file '0000000000000000-0000000000000000.wal' at position: 80",
+    ("port-taken", False): "discovery failed: listen tcp 127.0.0.1:2380: bind: address already in use",
+    ("no-such-address", False): "discovery failed: listen tcp 10.0.0.1:2380: bind: cannot assign requested address",
+    ("read-only", False): "discovery failed: cannot access data directory: mkdir /data/e: read-only file system",
+    ("sigterm", False): "shut down by a signal (terminated)",
+    ("sigquit", False): "SIGQUIT: quit",
+    ("unknown-flag", False): "flag provided but not defined: -nosuch",
+    # etcd's warnings of every start are no reason.
+    ("sigkill", True): "",
+    ("oom", True): "",
+    # Had it been killed after its disk was full, the error were worth telling, but not as the reason.
+    ("disk-full", True): "last fatal: failed to commit tx: write /data/e/member/snap/db: no space left on device",
+}
+SLOW = '2026-11-22T02:18:20.1Z\twarn\ttxn/util.go:93\tapply request took too long\t{"took": "302ms"}\n'
+NO_ETCD = "/usr/local/bin/wait-at-gate: 24: exec: etcd: not found"
+
+
+def test_why_an_etcd_member_ended_is_told_by_its_log() -> None:
+    logs = {name: (RECORDED / "etcd" / f"{name}.log").read_text() for name, _ in WHY}
+    assert {(name, killed): etcd.LOG.last_words(logs[name], killed) for name, killed in WHY} == WHY
+    # Of a member that was killed, a warning after its start.
+    assert etcd.LOG.last_words(logs["sigkill"] + SLOW, killed=True) == "last warning: apply request took too long"
+    assert etcd.LOG.last_words(SLOW + logs["sigkill"], killed=True) == ""
+    assert [etcd.LOG.last_words(said, killed=False) for said in (f"{NO_ETCD}\n", "")] == [NO_ETCD, ""]
