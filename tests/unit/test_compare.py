@@ -450,6 +450,8 @@ def test_what_follows_from_the_network_is_no_column_and_what_was_chosen_is(tmp_p
     # From the overhead of links, which the expected RTT alone shows.
     overhead = [{"LinkDelay_ms": delay, "RttExpected_ms": rtt, "Heartbeat_ms": ms} for delay, rtt, ms in OVERHEAD]
     assert not set(TIMING) & set(kept_apart(kept(tmp_path / "c.csv", *overhead)))
+    # A row that lacks the timing says nothing against it.
+    assert not set(TIMING) & set(kept_apart(kept(tmp_path / "d.csv", *derived, network[0])))
 
 
 RTTS, MS = (("5", "20.003"), ("25", "100.003")), ("100", "101")
