@@ -1,7 +1,7 @@
 package model
 
 // MaxInFlight bounds the frames that one direction holds, in the queue and the delay line together. It bounds the
-// memory of the ring (32 MiB) when a broadcast storm makes many lines hold the same few stored frames.
+// memory of the ring (40 MiB) when a broadcast storm makes many lines hold the same few stored frames.
 const MaxInFlight = 1 << 20
 
 // Verdict is the result of Offer.
@@ -17,6 +17,7 @@ const (
 type Frame struct {
 	DueNS   int64
 	startNS int64 // when the serializer starts sending it
+	endNS   int64 // when it has sent it
 	Handle  uint32
 	Bytes   uint32
 	Lost    bool // lost on the wire: dropped at DueNS
@@ -63,7 +64,9 @@ type Line struct {
 	offeredNS   int64  // the latest time of an offer
 	depart      moment // departure of the last accepted frame
 	last        moment // due time of the last accepted frame; with reordering, the latest of all
+	rate        int64  // of the last accepted frame; depart and last are in its fractions
 	delays      Delays
+	following   following // see trace.go
 
 	ring    []Frame // power of two; positions below are absolute and masked
 	head    uint64  // oldest frame on the line
@@ -113,9 +116,8 @@ func (l *Line) Offer(nowNS int64, handle uint32, bytes int) Verdict {
 	if l.tail-l.first() >= MaxInFlight {
 		return LineFull
 	}
-	startNS := nowNS
-	if busy := l.depart.ceil(); busy > nowNS {
-		startNS = busy
+	startNS := l.begin(nowNS)
+	if startNS > nowNS {
 		waiting := int(l.tail - l.waiting)
 		if waiting >= l.limitFrames || l.waitingBytes+int64(bytes) > l.limitBytes {
 			return QueueFull
@@ -124,11 +126,12 @@ func (l *Line) Offer(nowNS int64, handle uint32, bytes int) Verdict {
 			l.highWater = max(l.highWater, waiting+1)
 			l.highWaterBytes = max(l.highWaterBytes, l.waitingBytes+int64(bytes))
 		}
-	} else {
-		l.depart = moment{ns: nowNS}
+	}
+	if startNS == nowNS || startNS > l.depart.ceil() {
+		l.depart = moment{ns: startNS} // it was idle before
 	}
 	frame := Frame{startNS: startNS, Handle: handle, Bytes: uint32(bytes)}
-	frame.DueNS = l.schedule(bytes, l.tail)
+	l.schedule(&frame, l.tail)
 	l.delays.add(frame.DueNS - l.depart.ceil())
 	frame.Lost = l.params.Loss.Model != NoLoss && l.chance.lost(&l.params.Loss, l.tail)
 	l.push(frame)
@@ -181,7 +184,10 @@ func (l *Line) Pop() Frame {
 // Spacing them again would keep the old delay for as long as the link is busy.
 //
 // nowNS must be no earlier than the due time of any frame that was popped, but by Cut.
-func (l *Line) Set(nowNS int64, p Params) {
+func (l *Line) Set(nowNS int64, p Params) { l.change(nowNS, p, l.following.traces) }
+
+// change sets parameters and traces; see Set and Follow.
+func (l *Line) change(nowNS int64, p Params, traces Traces) {
 	waiting, _ := l.Waiting(nowNS)
 	first := l.tail - uint64(waiting)
 	l.configured, l.params = p, p.Resolved()
@@ -195,14 +201,31 @@ func (l *Line) Set(nowNS int64, p Params) {
 	// The fractions were in units of the old rate.
 	l.depart = moment{ns: l.depart.ceil()}
 	l.last = moment{ns: l.last.ceil()}
+	l.rate = int64(l.params.RateBPS)
+	held := l.following.traces.Rate
+	keepsTimes := l.following.restart(traces)
 	if first < l.tail {
 		l.depart = moment{ns: l.at(first).startNS}
+		if held != nil { // it may wait for something else than the frame before it
+			l.depart.ns = nowNS
+			if first > l.head {
+				l.depart.ns = max(nowNS, l.at(first-1).endNS)
+			}
+		}
 		l.last = moment{ns: l.latestDue(first)}
 	}
 	for i := first; i < l.tail; i++ {
 		f := l.at(i)
-		f.startNS = l.depart.ceil()
-		f.DueNS = l.schedule(int(f.Bytes), i)
+		if keepsTimes {
+			l.depart = moment{ns: f.endNS}
+			f.DueNS = l.arrive(f, i)
+			continue
+		}
+		f.startNS = l.begin(nowNS)
+		if f.startNS > l.depart.ceil() {
+			l.depart = moment{ns: f.startNS}
+		}
+		l.schedule(f, i)
 	}
 	l.setOvertaking(p.Jitter.Reorder)
 	if l.chance.random == nil || int64(p.Seed) != l.chance.seed {
@@ -222,17 +245,21 @@ func (l *Line) Cut(nowNS int64, lost func(Frame)) {
 	l.waiting, l.waitingBytes = l.tail, 0
 	now := moment{ns: nowNS}
 	l.depart, l.last = now, now
+	l.following.start(l.following.traces)
 }
 
-// schedule advances the departure by the transmission time of the frame at position and returns when the frame is due
-// at the far end.
-func (l *Line) schedule(bytes int, position uint64) int64 {
-	if rate := int64(l.params.RateBPS); rate != 0 {
-		work := (int64(bytes) + int64(l.params.Overhead)) * 8 * 1e9
-		l.depart = l.add(l.depart, moment{work / rate, work % rate})
-	}
+// schedule advances the departure by the transmission time of the frame at position, and sets when it departs and when
+// it is due at the far end.
+func (l *Line) schedule(f *Frame, position uint64) {
+	l.transmit(f.startNS, int(f.Bytes))
+	f.endNS = l.depart.ceil()
+	f.DueNS = l.arrive(f, position)
+}
+
+// arrive is when a frame is due at the far end that departs at l.depart.
+func (l *Line) arrive(f *Frame, position uint64) int64 {
 	due := l.depart
-	due.ns += l.chance.delay(&l.params, position, l.depart.ns)
+	due.ns += l.chance.delay(&l.params, position, l.depart.ns) + l.tracedDelayNS(f.startNS)
 	if due.after(l.last) {
 		l.last = due
 	} else if !l.params.Jitter.Reorder {
@@ -243,8 +270,8 @@ func (l *Line) schedule(bytes int, position uint64) int64 {
 
 func (l *Line) add(a, b moment) moment {
 	sum := moment{a.ns + b.ns, a.part + b.part}
-	if rate := int64(l.params.RateBPS); sum.part > 0 && sum.part >= rate {
-		sum.part -= rate
+	if sum.part > 0 && sum.part >= l.rate {
+		sum.part -= l.rate
 		sum.ns++
 	}
 	return sum
