@@ -10,6 +10,7 @@ import (
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/framepool"
 	"containernet-env/link_emulator/loop"
+	"containernet-env/link_emulator/model"
 	"containernet-env/link_emulator/realtime"
 	"containernet-env/link_emulator/stamp"
 )
@@ -44,7 +45,9 @@ type Emulator struct {
 	grant    realtime.Grant
 	selfTest selfTest
 	ports    map[string]*port
-	lines    chan []byte // replies and events for the driver
+	traces   map[string]*model.Trace
+	partial  *model.Trace // of which not all points have come
+	lines    chan []byte  // replies and events for the driver
 }
 
 // Start maps the frame memory, tries the kernel's stamps, starts the data thread and runs the self-test: about 100 ms.
@@ -72,7 +75,7 @@ func Start(options Options) (*Emulator, error) {
 		return nil, err
 	}
 	e := &Emulator{options: options, fabric: fabric.New(pool), pool: pool, ports: map[string]*port{},
-		lines: make(chan []byte, 64)}
+		traces: map[string]*model.Trace{}, lines: make(chan []byte, 64)}
 	if e.loop, e.grant, err = loop.Start(e.fabric, options.Core, options.Failed); err != nil {
 		return nil, err
 	}
@@ -84,7 +87,7 @@ func Start(options Options) (*Emulator, error) {
 func (e *Emulator) tidy() {
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(heap)
-	if heap[0].Value.Uint64() > collectBytes {
+	if heap[0].Value.Uint64() > collectBytes+uint64(16*e.tracePoints()) {
 		e.loop.Collect()
 	}
 }

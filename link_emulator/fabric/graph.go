@@ -83,13 +83,16 @@ func (f *Fabric) AddLink(spec LinkSpec, nowNS int64) error {
 		f.route()
 	}
 	link := &Link{name: spec.Name, adminUp: true}
-	there := f.newDirection(link, "a_to_b", a, b, spec.AToB, nowNS)
-	back := f.newDirection(link, "b_to_a", b, a, spec.BToA, nowNS)
+	there := f.newDirection(link, directionNames[0], a, b, spec.AToB, nowNS)
+	back := f.newDirection(link, directionNames[1], b, a, spec.BToA, nowNS)
 	there.back, back.back = back, there
 	link.directions = [2]*Direction{there, back}
 	f.links[spec.Name] = link
 	return nil
 }
+
+// directionNames are those of a link's directions in the control protocol.
+var directionNames = [2]string{"a_to_b", "b_to_a"}
 
 func (f *Fabric) newDirection(link *Link, which string, from, to end, params model.Params, nowNS int64) *Direction {
 	d := &Direction{link: link, to: to, position: unscheduled, order: f.nextOrder}
@@ -215,11 +218,20 @@ type Change struct {
 	Restart bool         // restart the draws, even if the seed is the same
 }
 
-// SetLink changes the directions for which a change is given, at nowNS; see model.Line.Set for frames in flight.
+// SetLink changes the directions for which a change is given, at nowNS; see model.Line.Set for frames in flight. What
+// follows a trace is refused.
 func (f *Fabric) SetLink(name string, changes [2]*Change, nowNS int64) error {
 	link, err := f.link(name)
 	if err != nil {
 		return err
+	}
+	for i, d := range link.directions {
+		if changes[i] == nil {
+			continue
+		}
+		if err := d.line.Following().CheckChange(d.line.Configured(), changes[i].Params); err != nil {
+			return fmt.Errorf("%s.%w", directionNames[i], err)
+		}
 	}
 	for i, d := range link.directions {
 		if changes[i] == nil {

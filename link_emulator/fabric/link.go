@@ -114,6 +114,7 @@ type DirectionState struct {
 	QueueHighWater      int          `json:"queue_high_water"`       // the most frames that waited at once
 	QueueHighWaterBytes int64        `json:"queue_high_water_bytes"` // the most bytes that waited at once
 	WireDelay           model.Delays `json:"wire_delay"`             // of the frames accepted since the last reset
+	Traces              *TraceState  `json:"traces,omitempty"`       // what it follows
 }
 
 // LinkState is a link as it is now.
@@ -129,7 +130,8 @@ func (l *Link) state() *LinkState {
 }
 
 func (d *Direction) state() DirectionState {
-	state := DirectionState{Params: d.line.Params(), Counts: d.Counts, InFlight: d.line.Len(), WireDelay: d.line.Delays()}
+	state := DirectionState{Params: d.line.Params(), Counts: d.Counts, InFlight: d.line.Len(), WireDelay: d.line.Delays(),
+		Traces: d.followed()}
 	state.QueueHighWater, state.QueueHighWaterBytes = d.line.HighWater()
 	return state
 }

@@ -135,8 +135,7 @@ func (f *Fabric) nextHop(sw *Switch, behind *Direction) *Direction {
 func (sw *Switch) updateSlack() {
 	sw.slackNS = maxSlackNS
 	for _, out := range sw.out {
-		params := out.line.Params()
-		sw.slackNS = min(sw.slackNS, params.DelayNS-params.Jitter.ReachNS())
+		sw.slackNS = min(sw.slackNS, out.line.LeastDelayNS())
 	}
 }
 

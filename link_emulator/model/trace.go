@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 
@@ -46,6 +47,7 @@ type Trace struct {
 
 	times  []int64 // since its start: of values ascending from 0, of opportunities not descending
 	values []int64 // from then on; none of opportunities
+	least  int64   // of the values
 	zeros  bool    // all values are 0
 	lastNS int64   // time of the last line: equal values are one
 }
@@ -61,7 +63,7 @@ func NewTrace(name string, kind TraceKind, repeatNS int64) (*Trace, error) {
 	if err := input.Limit(repeatNS).Check("repeat_ns", 1, MaxTraceNS); err != nil {
 		return nil, err
 	}
-	return &Trace{Name: name, Kind: kind, RepeatNS: repeatNS, zeros: true, lastNS: -1}, nil
+	return &Trace{Name: name, Kind: kind, RepeatNS: repeatNS, least: math.MaxInt64, zeros: true, lastNS: -1}, nil
 }
 
 // Points is how many points it holds: of equal values one after the other the first.
@@ -91,6 +93,7 @@ func (t *Trace) Add(times, values []int64) error {
 				return err
 			}
 			t.zeros = t.zeros && values[i] == 0
+			t.least = min(t.least, values[i])
 			if n := len(t.values); n > 0 && t.values[n-1] == values[i] {
 				continue
 			}
@@ -152,7 +155,7 @@ func (t Traces) Check(p Params) error {
 	if t.Delay.Kind != DelayTrace {
 		return fmt.Errorf("delay: got %q of the kind %s, allowed: %s", t.Delay.Name, t.Delay.Kind, DelayTrace)
 	}
-	if least := slices.Min(t.Delay.values); least < p.Jitter.ReachNS() {
+	if least := t.Delay.least; least < p.Jitter.ReachNS() {
 		return fmt.Errorf("delay: got %q whose least is %d, allowed: at least %d, by which jitter shortens delays",
 			t.Delay.Name, least, p.Jitter.ReachNS())
 	}
@@ -303,7 +306,7 @@ func (f *following) isOpportunities() bool {
 func (l *Line) LeastDelayNS() int64 {
 	least := l.params.DelayNS
 	if t := l.following.traces.Delay; t != nil {
-		least = min(least, slices.Min(t.values))
+		least = min(least, t.least)
 	}
 	return least - l.params.Jitter.ReachNS()
 }
