@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 from containernet_env.config.fields import written
 from containernet_env.config.reader import json_path
+from containernet_env.config.traces import RawTraces
 from containernet_env.model import kinds
-from containernet_env.model.kinds import Chosen, Location, Refused, Section, keyed, rule_of_parts, section
-from containernet_env.model.link import QUEUE_MAX_BYTES, QUEUE_MAX_FRAMES, DirectionSpec, LinkSpec
+from containernet_env.model.kinds import Chosen, Location, Refused, Section, keyed, rule, rule_of_parts, section
+from containernet_env.model.link import QUEUE_MAX_BYTES, QUEUE_MAX_FRAMES, DirectionSpec, LinkSpec, refuse_trace
 
 TO_SWITCH, FROM_SWITCH = "to_switch", "from_switch"
 
@@ -33,6 +34,13 @@ class RawDirection(Section, DirectionSpec):
     queue: tuple[int | None, int | None] | None = keyed(
         _QUEUE, "what may wait to be sent (250 ms of the bandwidth)", default=None
     )
+    trace: RawTraces | None = keyed(  # type: ignore[assignment]
+        RawTraces, "files that it follows while a scenario runs", default=None
+    )
+
+    @rule
+    def _trace_goes_with_the_rest(self) -> None:
+        refuse_trace(None if self.trace is None else self.trace.traces, self.jitter, self.uplink)
 
     def _delays_stay_positive(self) -> None:
         """The delay may be the host's own: see `RawHost`."""
@@ -50,6 +58,7 @@ class RawDirection(Section, DirectionSpec):
         values = {item.name: getattr(self, item.name) for item in fields(DirectionSpec)}
         values |= {"delay_ns": self.own_delay_ns(delay_ns), "rate_bps": self.own_rate_bps(rate_bps)}
         values["queue_frames"], values["queue_bytes"] = self.queue or (None, None)
+        values["trace"] = self.trace and self.trace.traces
         return DirectionSpec(**values)
 
 
@@ -109,6 +118,8 @@ class RawHost(Section):
         else:
             to_switch = from_switch = self.link or RawDirection()
         there, back = (side.spec(delay_ns, rate_bps) for side in (to_switch, from_switch))
+        if there.trace is not None and there.trace.bandwidth is not None:
+            there = replace(there, uplink="network")  # the queue at a host does not follow
         # Only frames that the host sends use an uplink.
         return LinkSpec(there, replace(back, uplink=None))
 
@@ -158,3 +169,6 @@ def without_a_bandwidth(direction: RawDirection, rate_bps: int | None, place: Lo
     if direction.own_rate_bps(rate_bps) is None:
         for key in [key for key in _OF_A_BANDWIDTH if key in direction.given]:
             yield Refused(_OF_A_BANDWIDTH[key], "with a bandwidth: without one nothing waits", (*place, key))
+        if direction.trace is not None and direction.trace.bandwidth is not None:
+            allowed = "with a bandwidth, which holds before and after it"
+            yield Refused("has nothing to return to", allowed, (*place, "trace", "bandwidth"))

@@ -344,8 +344,14 @@ def _store_values(plan: Plan) -> dict[str, Any]:
 
 
 def link_values(link: Link) -> dict[str, Any]:
-    """A link as JSON values."""
-    return {"name": link.name, "a": link.a, "b": link.b, **asdict(link.spec)}
+    """A link as JSON values; of its traces what they are, not where."""
+    spec = asdict(link.spec)
+    for side in spec.values():
+        if (traces := side.pop("trace")) is not None:
+            side["trace"] = {name: trace for name, trace in traces.items() if trace is not None}
+            for trace in side["trace"].values():
+                del trace["file"]
+    return {"name": link.name, "a": link.a, "b": link.b, **spec}
 
 
 _DIGITS = 12

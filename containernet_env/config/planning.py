@@ -49,7 +49,15 @@ from containernet_env.model.scenario import (
     is_path,
 )
 from containernet_env.model.search import RATE_MIN, Saturation
-from containernet_env.model.topology import HostRole, RttExpectation, Topology, frames_of, has_jitter, network_of
+from containernet_env.model.topology import (
+    HostRole,
+    RttExpectation,
+    Topology,
+    frames_of,
+    has_jitter,
+    has_traces,
+    network_of,
+)
 from containernet_env.stores.http_service import MOST_KEYS
 from containernet_env.stores.kinds import store_of
 from containernet_env.stores.store import CLIENT_SECRETS, MemberStart, Store, Timing, go_environment
@@ -94,7 +102,7 @@ class Estimator:
         self._rtt_s = {
             (a, b): topology.expected_rtt_ns(a, b) / 1e9 for a in (*self._members, *clients) for b in self._members
         }
-        self._jitter = has_jitter(topology)
+        self._varies = has_jitter(topology) or has_traces(topology)
         self._cores = machine_cores
         self._least_cpus = min(float(cpus) if cpus is not None else machine_cores for cpus in member_cpus)
         uplinks = (topology.path(member, self._client)[0] for member in self._members)
@@ -134,11 +142,11 @@ class Estimator:
     def least_latency_s(self, scenario: Scenario) -> float:
         """A lower bound of the latency in seconds: the RTTs alone, to the nearest member that requests may go to.
 
-        0 where links have jitter, by which a frame may be faster than its link's delay.
+        0 where links have jitter or traces, by which a frame may be faster than its link's delay.
         """
         if scenario.parts:
             return min(map(self.least_latency_s, scenario.parts))
-        return 0.0 if self._jitter else min(self._ways_s(scenario, scenario.consistency))
+        return 0.0 if self._varies else min(self._ways_s(scenario, scenario.consistency))
 
     def _ways_s(self, scenario: Scenario, read: Consistency | None) -> list[float]:
         """The RTTs of a read, or of a put (``None``), for each possible leader and each member that gets requests."""

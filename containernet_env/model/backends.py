@@ -46,6 +46,8 @@ LEAST_NS = 2_000
 def netem_refusal(direction: DirectionSpec) -> str | None:
     """Why HTB and netem do not support this direction; ``None`` if they do."""
     jitter, limited = direction.jitter, direction.rate_bps is not None
+    if direction.trace is not None:
+        return "a trace: netem has one rate and one delay until tc changes them, a while after it is told to"
     if direction.seed is not None:
         return "a seed: the kernel's random numbers cannot be repeated"
     if 0 < direction.delay_ns < LEAST_NS or (jitter is not None and jitter.ns < LEAST_NS):
@@ -151,8 +153,8 @@ def most_held_bytes(direction: DirectionSpec) -> int:
     limits = [direction.queue_frames] if direction.queue_frames is not None else []
     limits += [direction.queue_bytes // FULL_FRAME_BYTES] if direction.queue_bytes is not None else []
     waiting = min(limits, default=queue_frames(direction))
-    reach_ns = direction.jitter.reach_ns if direction.jitter is not None else 0
-    travelling = -(-(direction.delay_ns + reach_ns) * direction.rate_bps // (FULL_FRAME_BYTES * 8 * 10**9))
+    most_bps = direction.fastest.rate_bps or direction.rate_bps
+    travelling = -(-direction.longest_delay_ns * most_bps // (FULL_FRAME_BYTES * 8 * 10**9))
     return (waiting + 1 + travelling) * _PLACE_BYTES
 
 

@@ -101,7 +101,9 @@ class Disruption:
 
     def shaped(self, direction: DirectionSpec) -> DirectionSpec:
         """A direction of a link while an event of ``SHAPING`` is in force. Raises ``ValueError`` if they clash."""
-        shaping = SHAPING[self.verb]
+        shaping, followed = SHAPING[self.verb], {} if direction.trace is None else direction.trace.fields
+        if shaping.field in followed:
+            raise ValueError(f"its {self.verb} follows the trace {followed[shaping.field].file}")
         return replace(direction, **{shaping.field: shaping.held(self.value)})
 
     @property

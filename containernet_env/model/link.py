@@ -9,7 +9,8 @@ from typing import Literal, get_args
 
 from containernet_env.base.units import format_duration, format_mbps, format_size
 from containernet_env.model import kinds
-from containernet_env.model.kinds import Chosen, Record, keyed, record, refuse, rule, rules_of
+from containernet_env.model.kinds import Chosen, Record, Refused, keyed, record, refuse, rule, rules_of
+from containernet_env.model.trace import Traces
 
 FULL_FRAME_BYTES = 1514
 """An Ethernet frame with 1500 bytes of payload as links count it: no checksum, preamble or gap."""
@@ -257,7 +258,8 @@ class DirectionSpec(_Checked):
     limits are ``None`` it is ``default_queue_frames``, as far as the implementation can hold it, and without that the
     implementation's documented default. ``seed`` determines the random draws together with the names of link and
     direction, so that directions with the same seed draw independently. ``uplink`` is of a direction that a host sends
-    on with a rate; others ignore it. ``None`` leaves either to the implementation.
+    on with a rate; others ignore it. ``None`` leaves either to the implementation. While a scenario runs,
+    ``trace`` takes the place of rate or delay.
 
     Raises ``ValueError`` for a value out of range and for a jitter that would make a delay negative, ``TypeError`` for
     one of another type.
@@ -286,6 +288,7 @@ class DirectionSpec(_Checked):
         "where the host's frames wait: at the host, as behind a real network card, or in the network",
         default=None,
     )
+    trace: Traces | None = None
 
     @rule
     def _has_its_types(self) -> None:
@@ -303,6 +306,28 @@ class DirectionSpec(_Checked):
             part = "the delay" if reach == 1 else f"1/{reach} of the delay"
             allowed = f"at most {part}, {format_duration(self.delay_ns // reach)}"
             refuse("would make the delay negative at times", allowed, ("jitter", "value"))
+
+    @rule
+    def _trace_goes_with_the_rest(self) -> None:
+        refuse_trace(self.trace, self.jitter, self.uplink)
+
+    @property
+    def fastest(self) -> DirectionSpec:
+        """The direction at the least delay and the highest rate that it may have; unlimited with opportunities."""
+        delay_ns, rate_bps, trace = self.delay_ns, self.rate_bps, self.trace
+        if trace is not None and trace.delay is not None and trace.delay.delay_ns is not None:
+            delay_ns = min(delay_ns, trace.delay.delay_ns[0])
+        if trace is not None and trace.bandwidth is not None and rate_bps is not None:
+            rates_bps = trace.bandwidth.rate_bps
+            rate_bps = None if rates_bps is None else max(rate_bps, rates_bps[1])
+        return replace(self, delay_ns=delay_ns, rate_bps=rate_bps, trace=None)
+
+    @property
+    def longest_delay_ns(self) -> int:
+        """The longest delay that a frame may have, with jitter."""
+        trace = self.trace.delay if self.trace is not None else None
+        most_ns = trace.delay_ns[1] if trace is not None and trace.delay_ns is not None else 0
+        return max(self.delay_ns, most_ns) + (self.jitter.reach_ns if self.jitter is not None else 0)
 
     @property
     def queue(self) -> tuple[int | None, int | None] | None:
@@ -333,7 +358,7 @@ class DirectionSpec(_Checked):
             words |= {"uplink": self.uplink} if self.uplink == "network" else {}
         if self.seed is not None:
             words["seed"] = str(self.seed)
-        return words
+        return words if self.trace is None else words | self.trace.words
 
     def serialization_ns(self, frame_bytes: int) -> int:
         """Nanoseconds to send a frame of ``frame_bytes`` (0 or more) at this rate, rounded up; 0 if unlimited."""
@@ -341,6 +366,20 @@ class DirectionSpec(_Checked):
             return 0
         bit_ns = (frame_bytes + self.overhead_bytes) * 8 * 1_000_000_000
         return -(-bit_ns // self.rate_bps)
+
+
+def refuse_trace(trace: Traces | None, jitter: Jitter | None, uplink: Uplink | None) -> None:
+    """Raise `Refused` where traces of a direction do not go with the rest of it."""
+    if trace is None:
+        return
+    if trace.bandwidth is not None and uplink == "host":
+        refuse("cannot follow a trace", 'with a trace of the bandwidth: "network"', "uplink")
+    least = trace.delay.delay_ns if trace.delay is not None else None
+    if least is not None and jitter is not None and jitter.reach_ns > least[0]:
+        allowed = f"at least {format_duration(jitter.reach_ns)}, by which jitter shortens delays"
+        raise Refused(
+            "has delays that jitter would make negative", allowed, ("trace", "delay"), format_duration(least[0])
+        )
 
 
 _UNSHAPED = DirectionSpec()

@@ -200,6 +200,14 @@ class Topology:
         pairs = (self.rtt(a.name, b.name) for a, b in combinations(self.members, 2))
         return max(pairs, key=lambda pair: pair.expected_ns, default=None)
 
+    def fastest(self) -> Topology:
+        """The same network without traces, each direction as fast as its trace makes it."""
+        if not has_traces(self):
+            return self
+        return self.with_links(
+            replace(link, spec=LinkSpec(*(side.fastest for side in link.spec.sides))) for link in self.links
+        )
+
     def longest_rtts_ns(self) -> dict[str, int]:
         """For each link by name, the longest round trip over it: delays, and the most that jitter may add to them.
 
@@ -210,7 +218,7 @@ class Topology:
         for one, two in combinations(self._hosts_by_name, 2):
             for down in ((), *((name,) for name in self.crossed(one, two) & between)):
                 hops = (*self.hops(one, two, down), *self.hops(two, one, down))
-                rtt_ns = sum(_longest_delay_ns(hop.spec) for hop in hops)
+                rtt_ns = sum(hop.spec.longest_delay_ns for hop in hops)
                 for name in self.links_of(hops):
                     longest[name] = max(longest[name], rtt_ns)
         return longest
@@ -241,7 +249,7 @@ class Topology:
         """The longest round trip of full frames that meet no others, between any two hosts; 0 of one host."""
         return max(
             (
-                sum(_longest_delay_ns(hop) + hop.serialization_ns(FULL_FRAME_BYTES) for hop in self._round_trip(a, b))
+                sum(hop.longest_delay_ns + hop.serialization_ns(FULL_FRAME_BYTES) for hop in self._round_trip(a, b))
                 for a, b in combinations(self._hosts_by_name, 2)
             ),
             default=0,
@@ -319,10 +327,6 @@ def network_of(config: Config) -> Topology:
     return Topology(hosts, switches, links, not config.switches, config.reroute).with_queues()
 
 
-def _longest_delay_ns(direction: DirectionSpec) -> int:
-    return direction.delay_ns + (direction.jitter.reach_ns if direction.jitter is not None else 0)
-
-
 def _with_queue(direction: DirectionSpec, rtt_ns: int) -> DirectionSpec:
     if direction.rate_bps is None or direction.queue_frames is not None or direction.queue_bytes is not None:
         return direction
@@ -390,6 +394,11 @@ class UnloadedNetwork:
 def has_jitter(topology: Topology) -> bool:
     """Whether any direction of any link has jitter."""
     return any(side.jitter is not None for link in topology.links for side in link.spec.sides)
+
+
+def has_traces(topology: Topology) -> bool:
+    """Whether any direction of any link follows a trace."""
+    return any(side.trace is not None for link in topology.links for side in link.spec.sides)
 
 
 def _drawn_ns(jitter: Jitter, draws: Random) -> float:

@@ -1,0 +1,294 @@
+"""Files of traces: read, checked line by line, and as points for the link emulator."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+from containernet_env.base.errors import RunError
+from containernet_env.base.units import format_duration, format_mbps
+from containernet_env.model import kinds
+from containernet_env.model.config import Config
+from containernet_env.model.kinds import (
+    DELAY_MAX_NS,
+    RATE_MAX_BPS,
+    RATE_MIN_BPS,
+    Chosen,
+    Refused,
+    Section,
+    keyed,
+    rule,
+    section,
+)
+from containernet_env.model.trace import Trace, TraceKind, Traces
+
+MAX_BYTES = 64 << 20
+MAX_POINTS = 1 << 22
+"""``MaxTracePoints`` of link_emulator/model/trace.go."""
+LENGTH_MAX_NS = 10**15
+_SHOWN = 5
+"""Problems of one file that are reported."""
+_UNITS_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,12})?)"
+_LINE = re.compile(rf"\s*{_NUMBER}(s|ms|us|ns)?\s*,\s*{_NUMBER}(s|ms|us|ns)?\s*", re.ASCII)
+_MILLISECOND = re.compile("[0-9]{1,12}", re.ASCII)
+_HEADER = "time,value"
+_TIME = "a time in seconds such as 0.5, or with a unit such as 500ms"
+_RATE = f"0, or {format_mbps(RATE_MIN_BPS)} to {format_mbps(RATE_MAX_BPS)} Mbit/s, without a unit"
+_DELAY = f"a delay in ms such as 20, or with a unit such as 20ms, up to {format_duration(DELAY_MAX_NS)}"
+_LATEST = f"times up to {format_duration(LENGTH_MAX_NS)}"
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What is wrong with a line: ``number`` 0 is the whole file."""
+
+    number: int
+    message: str
+    got: str | None
+    allowed: str
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Times since the start in ns, and the values from then on; none of opportunities."""
+
+    times: array[int]
+    values: array[int]
+    problems: tuple[_Problem, ...]
+
+
+def _csv_points(lines: list[str], kind: TraceKind) -> Iterator[tuple[int, int, int] | _Problem]:
+    """The number of each line, its time and its value; or what is wrong with it."""
+    allowed = f"two columns: {_TIME}, and {_RATE if kind == 'rate' else _DELAY}"
+    known: dict[tuple[str, str | None], int | None] = {}
+
+    def value(number: str, unit: str | None) -> int | None:
+        if kind == "rate":
+            exact = None if unit else Decimal(number) * 10**6
+            good = exact is not None and (exact == 0 or RATE_MIN_BPS <= exact <= RATE_MAX_BPS)
+        else:
+            exact = Decimal(number) * _UNITS_NS[unit or "ms"]
+            good = exact <= DELAY_MAX_NS
+        return int(exact) if good and exact is not None and exact == int(exact) else None
+
+    first = True
+    for number, line in enumerate(lines, 1):
+        if line.startswith("#"):
+            continue
+        if first and line.replace(" ", "") == _HEADER:
+            first = False
+            continue
+        first = False
+        if (match := _LINE.fullmatch(line)) is None:
+            yield _Problem(number, "is not a line of a trace", line, allowed)
+            continue
+        time, unit, *given = match.groups()
+        exact = Decimal(time) * _UNITS_NS[unit or "s"]
+        if exact != (time_ns := int(exact)) or time_ns > LENGTH_MAX_NS:
+            yield _Problem(number, "has no whole number of nanoseconds", line, _LATEST)
+            continue
+        key = (given[0], given[1])
+        if key not in known:
+            known[key] = value(*key)
+        if (found := known[key]) is None:
+            yield _Problem(number, "has a value that is out of range", line, allowed)
+        else:
+            yield number, time_ns, found
+
+
+def _opportunities(lines: list[str]) -> Iterator[tuple[int, int, int] | _Problem]:
+    for number, line in enumerate(lines, 1):
+        if _MILLISECOND.fullmatch(line) is None or (ns := int(line) * 10**6) > LENGTH_MAX_NS:
+            yield _Problem(number, "is not a line of a trace", line, f"a whole number of milliseconds; {_LATEST}")
+        else:
+            yield number, ns, 0
+
+
+@lru_cache(maxsize=4)
+def _points(content: bytes, kind: TraceKind) -> _Points:
+    """The points of a file, and the first problems of it."""
+    times, values, problems = array("q"), array("q"), list[_Problem]()
+    of_values = kind != "opportunities"
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return _Points(times, values, (_Problem(0, "is not UTF-8 text", hex(error.object[error.start]), "text"),))
+    if content.count(b"\n") > MAX_POINTS:
+        return _Points(times, values, (_Problem(0, "has too many lines", None, f"at most {MAX_POINTS:,}"),))
+    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
+    last_ns = -1 if of_values else 0
+    for point in _csv_points(lines, kind) if of_values else _opportunities(lines):
+        if isinstance(point, _Problem):
+            problems.append(point)
+        else:
+            number, time_ns, value = point
+            if of_values and not times and time_ns:
+                problems.append(_Problem(number, "does not begin at the time 0", lines[number - 1], "0 first"))
+            elif time_ns <= last_ns if of_values else time_ns < last_ns:
+                order = "times that ascend" if of_values else "milliseconds that do not descend"
+                problems.append(_Problem(number, "is not later than the line before", lines[number - 1], order))
+            times.append(time_ns)
+            last_ns = time_ns
+            if of_values:
+                values.append(value)
+        if len(problems) == _SHOWN:
+            break
+    if not times and not problems:
+        problems.append(_Problem(0, "is empty", f"{len(lines)} lines", "at least one point"))
+    elif kind == "opportunities" and not last_ns and not problems:
+        problems.append(_Problem(0, "lasts no time", "0 only", "a last millisecond above 0, after which it repeats"))
+    elif kind == "rate" and not problems and not any(values):
+        problems.append(_Problem(0, "is 0 all the time", None, "a bandwidth above 0 at some time"))
+    return _Points(times, values, tuple(problems))
+
+
+def read_trace(path: Path, of: str, repeat_ns: int | None = None) -> Trace:
+    """The trace in a file, of the ``bandwidth`` or the ``delay``. Raises `RefusedTrace`."""
+    is_csv = path.suffix == ".csv"
+    kind: TraceKind = "delay" if of == "delay" else "rate" if is_csv else "opportunities"
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise _refused(path, [_Problem(0, f"cannot be read: {reason}", None, "a file")]) from error
+    if len(content) > MAX_BYTES:
+        raise _refused(path, [_Problem(0, "is too large", None, f"at most {MAX_BYTES >> 20} MiB")])
+    if kind == "delay" and not is_csv:
+        raise _refused(path, [_Problem(0, "is no CSV file", None, "delays in a file whose name ends in .csv")])
+    points = _points(content, kind)
+    problems = [*points.problems]
+    if repeat_ns is not None and not problems:
+        least_ns = points.times[-1]
+        if kind == "opportunities":
+            problems = [_Problem(0, "repeats by itself, after its last line", None, "repeat with a CSV file")]
+        elif repeat_ns <= least_ns:
+            got, allowed = format_duration(repeat_ns), f"more than {format_duration(least_ns)}"
+            problems = [_Problem(0, "repeats before its last line", got, allowed)]
+    if problems:
+        raise _refused(path, problems)
+    ends = (min(points.values), max(points.values)) if points.values else None
+    return Trace(
+        file=os.path.abspath(path),
+        sha256=hashlib.sha256(content).hexdigest(),
+        kind=kind,
+        points=len(points.times),
+        repeat_ns=points.times[-1] if kind == "opportunities" else repeat_ns,
+        delay_ns=ends if kind == "delay" else None,
+        rate_bps=ends if kind == "rate" else None,
+    )
+
+
+class RefusedTrace(ValueError):
+    """A file is no trace: the first ``problems`` of it."""
+
+    def __init__(self, problems: Sequence[Refused]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(map(str, problems)))
+
+
+def _refused(path: Path, problems: Sequence[_Problem]) -> RefusedTrace:
+    where = [f"{path}, line {problem.number}: " if problem.number else f"{path} " for problem in problems]
+    return RefusedTrace(
+        [
+            Refused(f"{place}{problem.message}", problem.allowed, got=problem.got)
+            for place, problem in zip(where, problems, strict=True)
+        ]
+    )
+
+
+def points_of(trace: Trace) -> tuple[list[int], list[int]]:
+    """The times and the values of a trace as it runs. Raises ``RunError`` if its file is no longer what was read."""
+    try:
+        content = Path(trace.file).read_bytes()
+    except OSError as error:
+        raise RunError(f"the trace {trace.file} cannot be read: {error.strerror}") from error
+    if hashlib.sha256(content).hexdigest() != trace.sha256:
+        raise RunError(f"the trace {trace.file} has changed since it was read")
+    points, factor = _points(content, trace.kind), trace.second_ns // 10**9
+    times, values = [ns * factor for ns in points.times], [*points.values]
+    if factor > 1:
+        values = [value * factor if trace.kind == "delay" else round(value / factor) for value in values]
+    return times, values
+
+
+# --- in topology files ------------------------------------------------------------------------------------------------
+
+
+@section
+class RawTrace(Section):
+    """A trace with more than its file."""
+
+    file: Path = keyed(kinds.PATH, "the file")
+    repeat: int | None = keyed(
+        kinds.duration(1, LENGTH_MAX_NS, such="60s", what="a time to repeat after"),
+        "after how long it starts again, later than its last line (its last value holds)",
+        default=None,
+    )
+
+
+def _written(trace: Trace | None) -> Any:
+    if trace is None:
+        return None
+    if trace.repeat_ns is None or trace.kind == "opportunities":
+        return trace.file
+    return {"file": trace.file, "repeat": format_duration(trace.repeat_ns)}
+
+
+_TRACE = Chosen((kinds.PATH, RawTrace), lambda value: RawTrace if isinstance(value, dict) else kinds.PATH, _written)
+
+
+@section
+class RawTraces(Section):
+    """What follows a file while a scenario runs: the bandwidth, the delay or both."""
+
+    SCHEMA: ClassVar = {"minProperties": 1}
+
+    bandwidth: Path | RawTrace | None = keyed(
+        _TRACE, "Mbit/s over time (.csv), or delivery opportunities as mahimahi has them", default=None
+    )
+    delay: Path | RawTrace | None = keyed(_TRACE, "one-way delays over time (.csv)", default=None)
+
+    @rule
+    def _there_is_one(self) -> None:
+        if not self.given:
+            raise Refused("has no trace", "bandwidth, delay or both")
+
+    @rule
+    def _files_are_traces(self) -> Iterator[Refused]:
+        for of, raw in (("bandwidth", self.bandwidth), ("delay", self.delay)):
+            try:
+                _read(of, raw)
+            except RefusedTrace as refused:
+                yield from (Refused(one.message, one.allowed, (of,), one.got) for one in refused.problems)
+
+    @property
+    def traces(self) -> Traces:
+        """The traces, where nothing is wrong with their files."""
+        return Traces(_read("bandwidth", self.bandwidth), _read("delay", self.delay))
+
+
+def _read(of: str, raw: Path | RawTrace | None) -> Trace | None:
+    if isinstance(raw, RawTrace):
+        return read_trace(raw.file, of, raw.repeat)
+    return None if raw is None else read_trace(raw, of)
+
+
+# --- in run directories -----------------------------------------------------------------------------------------------
+
+
+def traces_of(config: Config) -> list[Trace]:
+    """All traces of a config, each content once."""
+    specs = [node.link for node in config.hosts] + [link.spec for link in config.site_links]
+    sides = [side.trace for spec in specs for side in spec.sides if side.trace is not None]
+    found = [trace for traces in sides for trace in (traces.bandwidth, traces.delay) if trace is not None]
+    return [*{trace.sha256: trace for trace in found}.values()]
