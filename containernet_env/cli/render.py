@@ -251,7 +251,7 @@ def _links_table(links: Iterable[Link]) -> Table:
     return shown
 
 
-_RARE = ("jitter", "loss", ">queue", ">overhead", "uplink", ">seed")
+_RARE = ("jitter", "loss", ">queue", ">overhead", "uplink", ">seed", "bandwidth trace", "delay trace")
 """Columns of links that are shown where a direction has such a value."""
 
 

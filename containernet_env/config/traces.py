@@ -8,7 +8,6 @@ import re
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -36,8 +35,9 @@ MAX_POINTS = 1 << 22
 LENGTH_MAX_NS = 10**15
 _SHOWN = 5
 """Problems of one file that are reported."""
-_UNITS_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-_NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,12})?)"
+_DIGITS = {"s": 9, "ms": 6, "us": 3, "ns": 0}
+"""Of a time in that unit, so many decimals are whole nanoseconds."""
+_NUMBER = r"([0-9]{1,15})(?:\.([0-9]{1,12}))?"
 _LINE = re.compile(rf"\s*{_NUMBER}(s|ms|us|ns)?\s*,\s*{_NUMBER}(s|ms|us|ns)?\s*", re.ASCII)
 _MILLISECOND = re.compile("[0-9]{1,12}", re.ASCII)
 _HEADER = "time,value"
@@ -66,19 +66,25 @@ class _Points:
     problems: tuple[_Problem, ...]
 
 
+def _shifted(whole: str, fraction: str | None, digits: int) -> int | None:
+    """A number times ten to the power of ``digits``, if that is a whole one. Decimals would take five times as long."""
+    fraction = (fraction or "").ljust(digits, "0")
+    if len(fraction) > digits and fraction[digits:].strip("0"):
+        return None
+    return int(whole + fraction[:digits])
+
+
 def _csv_points(lines: list[str], kind: TraceKind) -> Iterator[tuple[int, int, int] | _Problem]:
     """The number of each line, its time and its value; or what is wrong with it."""
     allowed = f"two columns: {_TIME}, and {_RATE if kind == 'rate' else _DELAY}"
-    known: dict[tuple[str, str | None], int | None] = {}
+    known: dict[tuple[str, str, str], int | None] = {}
 
-    def value(number: str, unit: str | None) -> int | None:
+    def value(whole: str, fraction: str, unit: str | None) -> int | None:
         if kind == "rate":
-            exact = None if unit else Decimal(number) * 10**6
-            good = exact is not None and (exact == 0 or RATE_MIN_BPS <= exact <= RATE_MAX_BPS)
-        else:
-            exact = Decimal(number) * _UNITS_NS[unit or "ms"]
-            good = exact <= DELAY_MAX_NS
-        return int(exact) if good and exact is not None and exact == int(exact) else None
+            bps = None if unit else _shifted(whole, fraction, 6)
+            return bps if bps == 0 or (bps is not None and RATE_MIN_BPS <= bps <= RATE_MAX_BPS) else None
+        ns = _shifted(whole, fraction, _DIGITS[unit or "ms"])
+        return ns if ns is not None and ns <= DELAY_MAX_NS else None
 
     first = True
     for number, line in enumerate(lines, 1):
@@ -91,12 +97,12 @@ def _csv_points(lines: list[str], kind: TraceKind) -> Iterator[tuple[int, int, i
         if (match := _LINE.fullmatch(line)) is None:
             yield _Problem(number, "is not a line of a trace", line, allowed)
             continue
-        time, unit, *given = match.groups()
-        exact = Decimal(time) * _UNITS_NS[unit or "s"]
-        if exact != (time_ns := int(exact)) or time_ns > LENGTH_MAX_NS:
+        whole, fraction, unit, *given = match.groups()
+        time_ns = _shifted(whole, fraction, _DIGITS[unit or "s"])
+        if time_ns is None or time_ns > LENGTH_MAX_NS:
             yield _Problem(number, "has no whole number of nanoseconds", line, _LATEST)
             continue
-        key = (given[0], given[1])
+        key = (given[0], given[1], given[2])
         if key not in known:
             known[key] = value(*key)
         if (found := known[key]) is None:
@@ -206,15 +212,20 @@ def _refused(path: Path, problems: Sequence[_Problem]) -> RefusedTrace:
     )
 
 
-def points_of(trace: Trace) -> tuple[list[int], list[int]]:
-    """The times and the values of a trace as it runs. Raises ``RunError`` if its file is no longer what was read."""
+def content_of(trace: Trace) -> bytes:
+    """The content of its file. Raises ``RunError`` if that is no longer what was read."""
     try:
         content = Path(trace.file).read_bytes()
     except OSError as error:
         raise RunError(f"the trace {trace.file} cannot be read: {error.strerror}") from error
     if hashlib.sha256(content).hexdigest() != trace.sha256:
         raise RunError(f"the trace {trace.file} has changed since it was read")
-    points, factor = _points(content, trace.kind), trace.second_ns // 10**9
+    return content
+
+
+def points_of(trace: Trace) -> tuple[list[int], list[int]]:
+    """The times and the values of a trace as it runs; see `content_of`."""
+    points, factor = _points(content_of(trace), trace.kind), trace.second_ns // 10**9
     times, values = [ns * factor for ns in points.times], [*points.values]
     if factor > 1:
         values = [value * factor if trace.kind == "delay" else round(value / factor) for value in values]
@@ -287,8 +298,11 @@ def _read(of: str, raw: Path | RawTrace | None) -> Trace | None:
 
 
 def traces_of(config: Config) -> list[Trace]:
-    """All traces of a config, each content once."""
+    """All traces of a config."""
     specs = [node.link for node in config.hosts] + [link.spec for link in config.site_links]
-    sides = [side.trace for spec in specs for side in spec.sides if side.trace is not None]
-    found = [trace for traces in sides for trace in (traces.bandwidth, traces.delay) if trace is not None]
-    return [*{trace.sha256: trace for trace in found}.values()]
+    return [trace for spec in specs for side in spec.sides for trace in side.traces.values()]
+
+
+def copy_name(trace: Trace) -> str:
+    """The name of the copy that a run directory keeps, beside its topology: the same kind of file."""
+    return f"traces/{trace.sha256[:16]}.{'trace' if trace.kind == 'opportunities' else 'csv'}"

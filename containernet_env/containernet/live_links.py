@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING, Any
 from mininet.log import error, output
 from mininet.node import Host
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.base.units import parse_bandwidth, parse_duration
+from containernet_env.config.traces import RefusedTrace, read_trace
 from containernet_env.containernet.docker import held_line, read_more
 from containernet_env.containernet.links import NetworkLink
 from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.dilation import emulated, slowed
 from containernet_env.model.hints import suggestion
 from containernet_env.model.link import Distribution, IndependentLoss, Jitter, Loss
+from containernet_env.model.trace import Traces
 from containernet_env.network import measure
 from containernet_env.network.interface import Interface, has_bridge, read_addresses, read_gateway
 from containernet_env.network.link import Fabric
@@ -162,6 +165,48 @@ class LiveLinks:
             with _allowed(f"jitter {jitter!r}"):
                 jitter = Jitter(distribution, parse_duration(jitter), reorder=self.links_kind != "emulator")
         return self.change_link(node1, node2, one_way=one_way, jitter=jitter)
+
+    def start_trace(
+        self,
+        node1: Any,
+        node2: Any,
+        *,
+        bandwidth: Path | str | None = None,
+        delay: Path | str | None = None,
+        repeat: str | None = None,
+        one_way: bool = False,
+    ) -> int:
+        """Have a link follow files from now on, in place of those before; both of its directions begin together.
+
+        The files are those of ``trace`` in topology files; CSV files start again after ``repeat``, a time such as "60s".
+        Frames of hosts wait in the network then, not at the host. ``one_way``: as in ``change_link``.
+        """
+        link = self.link_between(node1, node2)
+        if self.links_kind != "emulator":
+            raise UsageError(f"traces: got links={self.links_kind!r}; allowed: links='emulator'")
+        if bandwidth is None and delay is None:
+            raise UsageError("traces: got none; allowed: bandwidth=PATH, delay=PATH or both")
+        if bandwidth is not None and any(side.rate_bps is None for side in link.spec.sides):
+            raise UsageError("a trace of the bandwidth: the link has none; allowed: one to return to, as by set_rate")
+        with _allowed(f"repeat {repeat!r}"):
+            repeat_ns = None if repeat is None else parse_duration(repeat)
+        try:
+            files = {"bandwidth": bandwidth, "delay": delay}
+            traces = Traces(
+                **{of: read_trace(Path(file), of, repeat_ns) for of, file in files.items() if file is not None}
+            )
+        except RefusedTrace as refused:
+            raise UsageError(str(refused)) from refused
+        values = {"trace": traces, **({} if bandwidth is None else {"uplink": "network"})}
+        self.change_link(node1, node2, one_way=one_way, **values)
+        return link.held.follow(clock.monotonic_ns())
+
+    def stop_trace(self, node1: Any, node2: Any) -> int:
+        """End the traces of a link: its own delay and bandwidth hold again."""
+        link = self.link_between(node1, node2)
+        at_ns = link.held.follow(None) if self.links_kind == "emulator" else clock.monotonic_ns()
+        self.change_link(node1, node2, trace=None)
+        return at_ns
 
     def link_down(self, node1: Any, node2: Any) -> int:
         """Pull the cables between two nodes: frames on them are lost; addresses and routes stay."""

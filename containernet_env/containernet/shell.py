@@ -126,6 +126,17 @@ def _queue(net: Any, ends: list[str], way: dict[str, bool], value: str) -> tuple
     return f"queue {value}{unit}", net.change_link(*ends, **way, queue_frames=frames, queue_bytes=None)
 
 
+@_of_link
+def _trace(net: Any, ends: list[str], way: dict[str, bool], of: str, file: str = "") -> tuple[str, int]:
+    """trace NODE NODE bandwidth|delay FILE [one-way], or off: a link follows a file: trace etcd1 s1 delay sat.csv"""
+    match of, file:
+        case "off", "":
+            return "trace off", net.stop_trace(*ends)
+        case "bandwidth" | "delay", path if path:
+            return f"{of} follows {path}", net.start_trace(*ends, **{of: path}, **way)
+    raise _usage(_trace)
+
+
 _DISTRIBUTIONS = ("uniform", "normal")
 
 
@@ -162,6 +173,7 @@ CHANGES: Mapping[str, Command] = {
     "rate": _rate,
     "loss": _loss,
     "queue": _queue,
+    "trace": _trace,
     "partition": _partition,
     "heal": _heal,
 }

@@ -16,9 +16,23 @@ from containernet_env.model.link import FULL_FRAME_BYTES, USUAL_MAX_FRAMES, Dire
 from containernet_env.model.load_result import LoadResult
 
 Verb = Literal[
-    "kill", "restart", "freeze", "thaw", "partition", "heal", "link_down", "link_up", "delay", "loss", "rate", "reset"
+    "kill",
+    "restart",
+    "freeze",
+    "thaw",
+    "partition",
+    "heal",
+    "link_down",
+    "link_up",
+    "delay",
+    "loss",
+    "rate",
+    "reset",
+    "trace",
+    "trace_end",
 ]
-"""``reset`` restores delay, loss and rate to the values of the topology; no file has it."""
+"""No file has the last three: ``reset`` restores delay, loss and rate to the values of the topology; from ``trace`` to
+``trace_end``, links follow their traces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +115,9 @@ class Disruption:
 
     def shaped(self, direction: DirectionSpec) -> DirectionSpec:
         """A direction of a link while an event of ``SHAPING`` is in force. Raises ``ValueError`` if they clash."""
-        shaping, followed = SHAPING[self.verb], {} if direction.trace is None else direction.trace.fields
-        if shaping.field in followed:
-            raise ValueError(f"its {self.verb} follows the trace {followed[shaping.field].file}")
+        shaping = SHAPING[self.verb]
+        if (trace := direction.traces.get(shaping.field)) is not None:
+            raise ValueError(f"its {self.verb} follows the trace {trace.file}")
         return replace(direction, **{shaping.field: shaping.held(self.value)})
 
     @property
@@ -193,7 +207,7 @@ class ExecutedEvent:
     the load.
     """
 
-    number: Annotated[int, "of the event in the scenario, from 1; 0 for undoing events at the end"]
+    number: Annotated[int, "of the event in the scenario, from 1; 0 for traces and for undoing events at the end"]
     occurrence: Annotated[int, "how often the event had been due by then, from 1"]
     cause: Annotated[Cause, "the event itself, the end of its length, or the end of the scenario"]
     verb: Annotated[Verb, "the action; reset: delay, loss or rate are as in the topology again"]

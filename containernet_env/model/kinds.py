@@ -54,8 +54,8 @@ NUMBER_PATTERN = "[0-9]{1,15}(\\.[0-9]{1,12})?"
 # The run's own names for nodes, and the commands of the shell, which would hide a node of that name.
 RESERVED_NAMES = frozenset(
     f"{CLIENT_NAME} client s1 c0 delay dpctl dump exit gterm heal help intfs iperf iperfudp link links loss net nodes "
-    "noecho partition pingall pingallfull pingpair pingpairfull ports px py quit rate sh source switch time wait x "
-    "xterm".split()
+    "noecho partition pingall pingallfull pingpair pingpairfull ports px py quit rate sh source switch time trace wait "
+    "x xterm".split()
 )
 _DOTTED_QUAD = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?!$)|$)){4}", re.ASCII)
 _NAME = re.compile(NAME_PATTERN)

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from containernet_env.base.units import format_duration, format_mbps, format_size
 from containernet_env.model import kinds
 from containernet_env.model.kinds import Chosen, Record, Refused, keyed, record, refuse, rule, rules_of
-from containernet_env.model.trace import Traces
+from containernet_env.model.trace import Trace, Traces
 
 FULL_FRAME_BYTES = 1514
 """An Ethernet frame with 1500 bytes of payload as links count it: no checksum, preamble or gap."""
@@ -312,20 +312,24 @@ class DirectionSpec(_Checked):
         refuse_trace(self.trace, self.jitter, self.uplink)
 
     @property
+    def traces(self) -> dict[str, Trace]:
+        """Its traces, by the field whose place each takes."""
+        return {} if self.trace is None else self.trace.fields
+
+    @property
     def fastest(self) -> DirectionSpec:
         """The direction at the least delay and the highest rate that it may have; unlimited with opportunities."""
-        delay_ns, rate_bps, trace = self.delay_ns, self.rate_bps, self.trace
-        if trace is not None and trace.delay is not None and trace.delay.delay_ns is not None:
-            delay_ns = min(delay_ns, trace.delay.delay_ns[0])
-        if trace is not None and trace.bandwidth is not None and rate_bps is not None:
-            rates_bps = trace.bandwidth.rate_bps
-            rate_bps = None if rates_bps is None else max(rate_bps, rates_bps[1])
+        delay_ns, rate_bps = self.delay_ns, self.rate_bps
+        if (delay := self.traces.get("delay_ns")) is not None and delay.delay_ns is not None:
+            delay_ns = min(delay_ns, delay.delay_ns[0])
+        if (rate := self.traces.get("rate_bps")) is not None and rate_bps is not None:
+            rate_bps = None if rate.rate_bps is None else max(rate_bps, rate.rate_bps[1])
         return replace(self, delay_ns=delay_ns, rate_bps=rate_bps, trace=None)
 
     @property
     def longest_delay_ns(self) -> int:
         """The longest delay that a frame may have, with jitter."""
-        trace = self.trace.delay if self.trace is not None else None
+        trace = self.traces.get("delay_ns")
         most_ns = trace.delay_ns[1] if trace is not None and trace.delay_ns is not None else 0
         return max(self.delay_ns, most_ns) + (self.jitter.reach_ns if self.jitter is not None else 0)
 

@@ -20,8 +20,10 @@ from typing import Any
 from containernet_env.base import assets, clock, programs
 from containernet_env.base.errors import ContainernetEnvError, MissingRequirementError, RunError
 from containernet_env.base.programs import ending, last_words
+from containernet_env.config.traces import points_of
 from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec, Loss
+from containernet_env.model.trace import Trace
 from containernet_env.model.usage import SIDES, emulator_counters, link_counters
 from containernet_env.network.interface import Interface, Port
 from containernet_env.network.kernel import Uplink
@@ -226,6 +228,7 @@ class LinkEmulator:
         self._listener: clock.Thread | None = None
         self._stopping = False
         self._lock = clock.Lock()
+        self._traces: set[str] = set()
         self.hello: dict[str, Any] = {}
         # See `Fabric.route`; the links between switches that are down.
         self._rerouted: Rerouted | None = None
@@ -297,6 +300,21 @@ class LinkEmulator:
             self._down = down
         return at_ns
 
+    def load(self, trace: Trace) -> str:
+        """Make a trace known to it, once; return its name there. Raises ``RunError``, also if the file has changed."""
+        name = trace_name(trace)
+        if name in self._traces:
+            return name
+        times, values = points_of(trace)
+        repeats = trace.kind == "opportunities" or trace.repeat_ns is None
+        given: dict[str, Any] = {"name": name, "kind": trace.kind, "repeat_ns": None if repeats else trace.repeat_ns}
+        for start in range(0, len(times), _POINTS):
+            end = start + _POINTS
+            given |= {"times_ns": times[start:end], "values": values[start:end], "more": end < len(times)}
+            self.request("add_trace", **given)
+        self._traces.add(name)
+        return name
+
     def answers(self, timeout_s: float) -> bool:
         """Whether it answers in time, its data thread too; true of one that has not been started."""
         if not self.hello:
@@ -356,6 +374,15 @@ class LinkEmulator:
         return f"the link emulator ended: {ending(status, self.log)}"
 
 
+_POINTS = 20_000
+"""Of a trace in one request: a line has at most 1 MiB, and the longest numbers 19 digits."""
+
+
+def trace_name(trace: Trace) -> str:
+    """What the emulator calls a trace: different ones have different names."""
+    return f"{trace.kind} {trace.sha256} {trace.second_ns} {trace.repeat_ns}"
+
+
 def direction_to_json(direction: DirectionSpec, seed: int = 0) -> dict[str, Any]:
     """One direction as the control protocol has it, all fields given: its names are those of the spec.
 
@@ -363,7 +390,7 @@ def direction_to_json(direction: DirectionSpec, seed: int = 0) -> dict[str, Any]
     """
     fields = asdict(direction)
     usual = fields.pop("default_queue_frames")
-    del fields["uplink"]  # not the emulator's
+    del fields["uplink"], fields["trace"]  # not the emulator's, or not now: see `EmulatedLink.follow`
     if direction.queue_frames is None and direction.queue_bytes is None:
         fields["queue_frames"] = usual
     if direction.seed is None:
@@ -464,6 +491,9 @@ class EmulatedLink(ShapedLink):
             for side, of in directions.items()
         )
         check_held(self.name, LinkSpec(*effective), self.read_back())
+        for direction in directions.values():
+            for trace in direction.traces.values():
+                self._emulator.load(trace)
         self.spec = spec
         return answer.at_ns
 
@@ -473,6 +503,24 @@ class EmulatedLink(ShapedLink):
             for side in SIDES
         }
         return self._emulator.request("set_link", name=self.name, **sides)
+
+    def follow(self, start_ns: int | None) -> int:
+        """Follow the traces of the spec, which began at ``start_ns`` (monotonic); ``None``: none any more.
+
+        Returns when it took effect. Raises ``RunError`` if the emulator does not hold that then.
+        """
+        names = {"rate_bps": "rate", "delay_ns": "delay"}
+        wanted: dict[str, Any] = {side: {} for side in SIDES}
+        for side in SIDES if start_ns is not None else ():
+            traces = getattr(self.spec, side).traces
+            wanted[side] = {names[field]: trace_name(trace) for field, trace in traces.items()}
+        answer = self._emulator.request("follow", name=self.name, start_ns=start_ns, **wanted)
+        for side in SIDES:
+            held = answer.result[side].get("traces") or {}
+            found = {key: held[key] for key in ("rate", "delay") if held.get(key) is not None}
+            if found != wanted[side]:
+                raise RunError(f"link {self.name}, {side}: follows {found or 'no trace'}, not {wanted[side] or 'none'}")
+        return answer.at_ns
 
     def _hold_at_hosts(self, spec: LinkSpec) -> None:
         for side, uplink in self._uplinks.items():

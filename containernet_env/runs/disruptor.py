@@ -76,9 +76,9 @@ class Faults:
     ``partition`` keeps sets of members apart, replacing an earlier partition, and ``heal`` ends it; all other hosts
     reach each other.
     ``links`` are the plan's, of the members by name, in config order, ``between`` those between switches by their own:
-    ``targets`` are both. ``links_at_once``: whether a change of a link takes effect when its call begins, as with the
-    emulator, or when it returns. ``give_up`` receives why the testbed cannot be restored: no further measurement on it
-    is possible then.
+    ``targets`` are both; ``traced`` are all that have traces. ``links_at_once``: whether a change of a link takes effect
+    when its call begins, as with the emulator, or when it returns. ``give_up`` receives why the testbed cannot be
+    restored: no further measurement on it is possible then.
     """
 
     _net: TestbedNetwork
@@ -87,6 +87,7 @@ class Faults:
     between: Mapping[str, Link]
     restart: Callable[[str, Callable[[], None], Broken], int]
     give_up: Callable[[str], None]
+    traced: Sequence[Link] = ()
 
     def __post_init__(self) -> None:
         self.members = tuple(self._links)
@@ -113,6 +114,11 @@ class Faults:
         sides = {"a_to_b": value(link.spec.a_to_b), "b_to_a": value(link.spec.b_to_a)}
         changes = {side: {field: getattr(spec, field) for field in fields} for side, spec in sides.items()}
         return self._net.link_between(link.a, link.b).change_directions(changes)
+
+    def follow(self, start_ns: int | None, of: str | None = None) -> int:
+        """Have the links follow their traces, which began at ``start_ns``, or none; only that of a host, ``of``."""
+        links = [self._net.link_between(link.a, link.b) for link in self.traced if of in (None, link.a)]
+        return max((link.follow(start_ns) for link in links), default=0)
 
     def signal(self, verb: Verb, member: str) -> int:
         """Freeze, thaw or kill a member's first process."""
@@ -202,6 +208,8 @@ class Disruptor:
         self._why_down: dict[str, str] = {}
         # A partition is resolved and made as one.
         self._parting = clock.Lock()
+        self._tracing = clock.Lock()
+        self._traces_ns: int | None = None  # since when links follow their traces
         self._restarts: list[clock.Thread] = []
         self._thread = clock.Thread(target=self._run, name="events", daemon=True)
 
@@ -226,6 +234,8 @@ class Disruptor:
             event = self._events[due.number]
             self._note(_Act(event, event.verb, due, "event", problems=["the load had ended"]), None)
         problems = [] if self._crash is None else [self._crash]
+        if self._traces_ns is not None:
+            problems += self._trace("trace_end", None)
         problems += self._undo_at_end(whole)
         for thread in self._restarts:
             thread.join(None if whole else _ABANDON_S)
@@ -265,10 +275,23 @@ class Disruptor:
             if self._over.wait(START_POLL_S):
                 return
         self._start_ns = start_ns
+        if self._faults.traced:
+            self._trace("trace", start_ns)
         while (next_ns := self._timeline.next_ns) is not None:
             if self._over.wait(max(0, start_ns + next_ns - LEAD_NS - clock.monotonic_ns()) / 1e9):
                 return
             self._carry_out(self._timeline.pop(), start_ns + next_ns)
+
+    def _trace(self, verb: Verb, start_ns: int | None) -> list[str]:
+        """Have all links follow their traces, or none; the problems, which are noted."""
+        names = tuple(link.name for link in self._faults.traced)
+        cause: Cause = "event" if verb == "trace" else "end"
+        act = _Act(Disruption(verb=verb, target=" ".join(names)), verb, Due(0, -1, 1), cause, names)
+        with self._tracing:
+            self._traces_ns = start_ns
+            _kept(act, partial(self._faults.follow, start_ns))
+        self._note(act, None)
+        return act.problems
 
     def _carry_out(self, group: Sequence[Due], due_ns: int) -> None:
         acts = [self._act(due) for due in group]
@@ -457,6 +480,9 @@ class Disruptor:
         """Reapply the active disruptions to the new links of a member."""
         if name in self._struck["link_up"]:
             self._faults.set_link_up(name, False)
+        with self._tracing:
+            if self._traces_ns is not None:
+                self._faults.follow(self._traces_ns, name)
         with self._parting:
             self._unconnected.discard(name)
             if (sets := self._sets()) is not None:

@@ -6,11 +6,14 @@ import hashlib
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from containernet_env.base.clock import Moment
 from containernet_env.base.release import VERSION
 from containernet_env.config.plan import OPTIONS, Plan, PlanOptions, config_hash, plan_values
+from containernet_env.config.reader import json_text
+from containernet_env.config.traces import content_of, copy_name, traces_of
 from containernet_env.config.writer import scenarios_text, topology_text
 from containernet_env.model.findings import RULES
 from containernet_env.network.chance import ALARM, MISS
@@ -25,7 +28,16 @@ from containernet_env.setup import builds, images
 def inputs_of(plan: Plan) -> dict[str, str]:
     """The files from which `rerun` makes the same plan, by their names in the run directory."""
     scenarios = [planned.scheduled.scenario for planned in plan.once]
-    return {TOPOLOGY_INPUT: topology_text(plan.config), SCENARIOS_INPUT: scenarios_text(plan.dataset, scenarios)}
+    topology = topology_text(plan.config)
+    for trace in traces_of(plan.config):
+        topology = topology.replace(json_text(trace.file), json_text(copy_name(trace)))
+    return {TOPOLOGY_INPUT: topology, SCENARIOS_INPUT: scenarios_text(plan.dataset, scenarios)}
+
+
+def trace_copies(plan: Plan) -> dict[str, str]:
+    """The files of its traces, by their names in the run directory. Raises ``RunError`` if one has changed."""
+    folder = Path(TOPOLOGY_INPUT).parent
+    return {f"{folder / copy_name(trace)}": content_of(trace).decode() for trace in traces_of(plan.config)}
 
 
 def manifest_of(

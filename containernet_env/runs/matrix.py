@@ -410,16 +410,16 @@ class Matrix:
     def _disrupted(self, scheduled: ScheduledScenario) -> Iterator[list[Disruptions]]:
         """Within it the events of a scenario are executed; after it none of them is active any more.
 
-        The list then has the executed actions; it is empty if the scenario has no events.
+        The list then has the executed actions; it is empty if the scenario has neither events nor traces.
         """
-        scenario, done = scheduled.scenario, list[Disruptions]()
-        if not scenario.events or self._target.faults is None:
+        scenario, done, faults = scheduled.scenario, list[Disruptions](), self._target.faults
+        if faults is None or not (scenario.events or faults.traced):
             yield done
             return
         disruptor = Disruptor(
             scenario.events,
             f"{self._options.seed}/{scenario.name}/{scheduled.repetition}.{scheduled.attempt}",
-            self._target.faults,
+            faults,
             self._target.cluster,
             partial(self._began_ns, scenario),
             lambda carried: self._on_event("event", emulated(carried, self._dilation).text, scenario.name),

@@ -38,7 +38,7 @@ from containernet_env.runs import clean, version
 from containernet_env.runs.external import ExternalTestbed
 from containernet_env.runs.external_access import require_consent
 from containernet_env.runs.keeper import Keeper, advised, keep_costs, slower, was_measured
-from containernet_env.runs.manifest import inputs_of, manifest_of
+from containernet_env.runs.manifest import inputs_of, manifest_of, trace_copies
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.observer import Observer
 from containernet_env.runs.preflight import preflight
@@ -174,7 +174,7 @@ class _Run:
             command=command,
             repeats=repeats,
         )
-        self._keeper.manifest(self._manifest, inputs_of(self._plan))
+        self._keeper.manifest(self._manifest, inputs_of(self._plan) | trace_copies(self._plan))
         self._event("run_began", f"run {self._run_id}")
         if self._labs:
             count = f"{self._labs} lab{'s are' if self._labs > 1 else ' is'}"

@@ -199,7 +199,8 @@ class Testbed(Target):
         members = {host.name for host in self.plan.topology.members}
         links = {link.a: link for link in self.plan.links if link.a in members}
         between = {link.name: link for link in self.plan.topology.between}
-        return Faults(self.net, self.hosts, links, between, self._restart_member, self.fail)
+        traced = [link for link in self.plan.links if link.spec.a_to_b.traces or link.spec.b_to_a.traces]
+        return Faults(self.net, self.hosts, links, between, self._restart_member, self.fail, traced)
 
     def _restart_member(self, name: str, ready: Callable[[], None], broken: Broken) -> int:
         """Restart a killed member; return the moment at which it was resumed.
