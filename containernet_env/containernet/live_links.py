@@ -178,7 +178,7 @@ class LiveLinks:
     ) -> int:
         """Have a link follow files from now on, in place of those before; both of its directions begin together.
 
-        The files are those of ``trace`` in topology files; CSV files start again after ``repeat``, a time such as "60s".
+        The files are as in ``trace`` of topology files; CSV files start again after ``repeat``, a time such as "60s".
         Frames of hosts wait in the network then, not at the host. ``one_way``: as in ``change_link``.
         """
         link = self.link_between(node1, node2)
@@ -199,12 +199,12 @@ class LiveLinks:
             raise UsageError(str(refused)) from refused
         values = {"trace": traces, **({} if bandwidth is None else {"uplink": "network"})}
         self.change_link(node1, node2, one_way=one_way, **values)
-        return link.held.follow(clock.monotonic_ns())
+        return int(link.follow(clock.monotonic_ns()))
 
     def stop_trace(self, node1: Any, node2: Any) -> int:
         """End the traces of a link: its own delay and bandwidth hold again."""
         link = self.link_between(node1, node2)
-        at_ns = link.held.follow(None) if self.links_kind == "emulator" else clock.monotonic_ns()
+        at_ns = int(link.follow(None)) if self.links_kind == "emulator" else clock.monotonic_ns()
         self.change_link(node1, node2, trace=None)
         return at_ns
 
