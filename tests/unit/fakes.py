@@ -170,6 +170,7 @@ class FakeFaults:
         self.down: set[str] = set()
         self.frozen: set[str] = set()
         self.values: dict[tuple[str, str], Any] = {}
+        self.traced: tuple[Any, ...] = ()
         self.takes_s = 0.0
 
     def _note(self, verb: str, what: Any) -> int:
@@ -206,6 +207,9 @@ class FakeFaults:
         for verb in verbs:
             self.values.pop((member, verb), None)
         return self._link("unshape", member)
+
+    def follow(self, start_ns: int | None, of: str | None = None) -> int:
+        return self._link("follow", (start_ns, of))
 
     def signal(self, verb: str, member: str) -> int:
         (self.frozen.add if verb == "freeze" else self.frozen.discard)(member)
@@ -315,6 +319,7 @@ class FakeEmulator:
     def __init__(self) -> None:
         self.ports: dict[str, dict[str, Any]] = {}
         self.links: dict[str, dict[str, Any]] = {}
+        self.traces: dict[str, list[dict[str, Any]]] = {}
 
     def carry_out(self, op: str, name: str = "", **fields: Any) -> Any:
         """The result of a request. Raises ``RunError`` where the emulator refuses it."""
@@ -331,6 +336,16 @@ class FakeEmulator:
             case "set_link":
                 for side, values in fields.items():
                     self.links[name][side] |= values
+            case "add_trace":
+                self.traces.setdefault(name, []).append(fields)
+            case "follow":
+                for side in ("a_to_b", "b_to_a"):
+                    of = fields[side]
+                    assert all(trace in self.traces for trace in of.values()), of
+                    self.links[name][side].pop("traces", None)
+                    if of:
+                        self.links[name][side]["traces"] = {"rate": None, "delay": None, **of}
+                return self.carry_out("read_link", name)
             case "read_link":
                 return json.loads(json.dumps(self.links[name]))
             case "remove_port" if any(name in link["ports"] for link in self.links.values()):

@@ -9,6 +9,8 @@ import pytest
 
 from containernet_env.base import clock
 from containernet_env.model.disruption import Disruption, Disruptions, ExecutedEvent, Timeline
+from containernet_env.model.link import LinkSpec
+from containernet_env.model.topology import Link
 from containernet_env.runs.disruptor import Disruptor
 from tests.simulated_time import World
 from tests.unit.fakes import FakeCluster, FakeFaults
@@ -266,3 +268,53 @@ def test_a_dead_member_is_neither_killed_again_nor_is_its_death_expected_nor_its
     assert [item.members for item in done.executed[:2]] == [(), ("etcd3",)]
     assert course.faults.given_up == ["after the events of the scenario: not every member answers"]
     assert clock.monotonic() < 1000.1
+
+
+def test_traces_begin_with_the_load_and_end_with_it() -> None:
+    course = Course(event("kill", "etcd2", 30, for_ns=10 * MS))
+    course.faults.traced = (Link("etcd2", "s1", LinkSpec()), Link("benchmark", "s1", LinkSpec()))
+    done = course.run(3)
+    began_ns = course.began_ns
+    assert course.verbs == [
+        ("follow", (began_ns, None)),
+        ("kill", "etcd2"),
+        ("restart", "etcd2"),
+        ("follow", (began_ns, "etcd2")),  # its new link goes on where the others are
+        ("follow", (None, None)),
+    ]
+    first, last = done.executed[0], done.executed[-1]
+    assert (first.verb, first.cause, first.number, first.members) == ("trace", "event", 0, ("etcd2-s1", "benchmark-s1"))
+    assert (last.verb, last.cause, last.members) == ("trace_end", "end", ("etcd2-s1", "benchmark-s1"))
+    assert done.text.startswith("trace etcd2-s1 benchmark-s1 at 0.0") and "trace end" not in done.text
+    assert course.faults.given_up == [] and not done.missed and not first.strikes
+
+
+def test_without_a_load_no_trace_begins() -> None:
+    course = Course()
+    course.faults.traced = (Link("etcd2", "s1", LinkSpec()),)
+    course.disruptor.start()
+    assert course.disruptor.end().executed == () and course.verbs == []
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_trace_that_does_not_end_with_its_scenario_ends_the_testbed(whole: bool) -> None:
+    course = Course()
+    course.faults.traced = (Link("etcd2", "s1", LinkSpec()),)
+    course.to(1)
+    course.faults.refused["follow"] = "the link emulator does not answer"
+    done = course.disruptor.end(whole)
+    assert course.faults.given_up == (
+        ["after the events of the scenario: the link emulator does not answer"] if whole else []
+    )
+    assert done.executed[-1].problem == "the link emulator does not answer"
+
+
+def test_a_trace_that_did_not_begin_is_missed() -> None:
+    course = Course()
+    course.faults.traced = (Link("etcd2", "s1", LinkSpec()),)
+    course.faults.refused["follow"] = "refused"
+    course.to(1)
+    course.faults.refused.clear()
+    (missed,) = course.disruptor.end().missed
+    assert (missed.verb, missed.problem) == ("trace", "refused")
+    assert course.verbs == [("follow", (None, None))]
