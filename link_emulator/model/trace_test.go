@@ -232,6 +232,12 @@ func TestBaseValuesReturn(t *testing.T) {
 	assert.Equal(t, line.Pop().DueNS, 9_300_000, "frame that waited")
 	assert.Equal(t, line.Pop().DueNS, 9_400_000, "frame behind it")
 	// The serializer is still busy when the trace ends.
+	line = follow(Params{RateBPS: 80e6, DelayNS: ms}, Traces{Rate: trace})
+	offer(t, line, 4*ms, 1500)
+	offer(t, line, 4*ms, 1000)
+	line.Follow(5_200_000, Traces{})
+	assert.Equal(t, line.Pop().DueNS, 6_500_000, "frame in service")
+	assert.Equal(t, line.Pop().DueNS, 6_600_000, "frame behind it")
 	line.Follow(20*ms, Traces{Rate: newTrace(t, OpportunityTrace, 0, []int64{1 * ms, 30 * ms}, nil), StartNS: 20 * ms})
 	offer(t, line, 20*ms, 1514)
 	offer(t, line, 20*ms, 1000)

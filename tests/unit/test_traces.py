@@ -144,6 +144,7 @@ def plan_of(config: Config, scenarios: Path = QUICK, **options: Any) -> Any:
 
 def test_netem_and_events_about_the_same_property_are_refused(folder: Path) -> None:
     config = read(folder, {"delay": "sat.csv"})
+    (folder / "events").mkdir()
     with pytest.raises(UsageError, match="do not support a trace: netem has one rate and one delay"):
         plan_of(config, links="netem")
     load = {"rate": 50, "duration": "9s", "clients": 5, "conns": 1}
@@ -154,7 +155,7 @@ def test_netem_and_events_about_the_same_property_are_refused(folder: Path) -> N
         ({"rate": 5, "of": "leader"}, False),
         ({"link": "down", "of": "etcd1"}, False),
     ):
-        path = write(folder, {"scenarios": [block | {"events": [{"at": "1s", **event}]}]}, "scenarios.json")
+        path = write(folder / "events", {"scenarios": [block | {"events": [{"at": "1s", **event}]}]})
         if refused:
             with pytest.raises(ConfigError, match="impossible on the link of etcd1: its delay follows the trace"):
                 plan_of(config, path)
