@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from containernet_env.base import assets
 from containernet_env.config.reader import read_document
 from containernet_env.config.scenarios import ScenarioSet, load_scenarios
 from containernet_env.config.topologies import load_config
@@ -154,6 +155,12 @@ OF_SWITCHES = {
     "reroute": True,
 }
 OF_CLIENTS = {"nodes": [NODE], "clients": [{"cpus": 2}, {"name": "far", "link_delay": "7ms", "mem": "1g"}]}
+OF_TRACES = {
+    "nodes": [HOST | {"link": {"delay": "3ms", "bandwidth": 10, "trace": {
+        "bandwidth": {"file": str(assets.ROOT / "configs/traces/mobile-up.csv"), "repeat": "31s"},
+        "delay": str(assets.ROOT / "configs/traces/orbit-delay.csv"),
+    }}}],
+}  # fmt: skip
 STAYING = RICH_SERVICE | {"store": {"kind": "http", "put": "/{key}", "get": "/{key}", "keys": "stay"}}
 ELSEWHERE = [
     *("link_delay", "scenarios", "count"),  # said in the link, the file of the scenarios, and a node for each member
@@ -177,7 +184,8 @@ def keys_of(kind: str) -> set[str]:
 
 def test_every_key_of_a_file_is_written(tmp_path):
     """A key that the writer does not know is lost when a run is repeated. (A new one? Give it a value above.)"""
-    values = (RICH_TOPOLOGY, RICH_ENDPOINTS, RICH_SERVICE, OF_CONSUL, OF_ZOOKEEPER, OF_SITES, OF_SWITCHES, OF_CLIENTS)
+    files = (RICH_TOPOLOGY, RICH_ENDPOINTS, RICH_SERVICE, OF_CONSUL, OF_ZOOKEEPER, OF_SITES, OF_SWITCHES, OF_CLIENTS)
+    values = (*files, OF_TRACES)
     texts = [json.loads(topology_text(comes_back(tmp_path, value))) for value in (*values, STAYING)]
     assert keys_of("config") - keys_in(texts) == set(ELSEWHERE)
     service = texts[2]["store"]

@@ -148,7 +148,7 @@ def test_netem_and_events_about_the_same_property_are_refused(folder: Path) -> N
     with pytest.raises(UsageError, match="do not support a trace: netem has one rate and one delay"):
         plan_of(config, links="netem")
     load = {"rate": 50, "duration": "9s", "clients": 5, "conns": 1}
-    block = {"type": "write", "load": load, "target": "leader"}
+    block = {"type": "write", "load": load, "data": {"keySize": 4, "valSize": 64}, "target": "leader"}
     for event, refused in (
         ({"delay": "50ms", "of": "random"}, True),
         ({"loss": 0.1, "of": "etcd1"}, False),
