@@ -319,6 +319,8 @@ class DirectionSpec(_Checked):
     @property
     def fastest(self) -> DirectionSpec:
         """The direction at the least delay and the highest rate that it may have; unlimited with opportunities."""
+        if self.trace is None:
+            return self
         delay_ns, rate_bps = self.delay_ns, self.rate_bps
         if (delay := self.traces.get("delay_ns")) is not None and delay.delay_ns is not None:
             delay_ns = min(delay_ns, delay.delay_ns[0])

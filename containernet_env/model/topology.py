@@ -200,14 +200,6 @@ class Topology:
         pairs = (self.rtt(a.name, b.name) for a, b in combinations(self.members, 2))
         return max(pairs, key=lambda pair: pair.expected_ns, default=None)
 
-    def fastest(self) -> Topology:
-        """The same network without traces, each direction as fast as its trace makes it."""
-        if not has_traces(self):
-            return self
-        return self.with_links(
-            replace(link, spec=LinkSpec(*(side.fastest for side in link.spec.sides))) for link in self.links
-        )
-
     def longest_rtts_ns(self) -> dict[str, int]:
         """For each link by name, the longest round trip over it: delays, and the most that jitter may add to them.
 
@@ -369,6 +361,7 @@ def serialization_ns(hops: Sequence[DirectionSpec], payload_bytes: int) -> int:
 class UnloadedNetwork:
     """One-way times on a network without other traffic; with ``draws`` the jitter of each is drawn from them.
 
+    Directions that follow a trace are always as fast as it makes them at most.
     TCP and HTTP/2 windows, losses and CPUs are not modelled; they can only add time.
     """
 
@@ -378,12 +371,12 @@ class UnloadedNetwork:
 
     def one_way_ns(self, a: str, b: str, payload_bytes: int) -> float:
         """From host ``a`` sending a message to host ``b`` having all of it."""
-        hops = self._topology.path(a, b)
+        hops = [hop.fastest for hop in self._topology.path(a, b)]
         return serialization_ns(hops, payload_bytes) + sum(self._delay_ns(hop) for hop in hops)
 
     def sending_ns(self, a: str, b: str, payload_bytes: int) -> int:
         """How long the message occupies the first link on the way from ``a`` to ``b``."""
-        return serialization_ns(self._topology.path(a, b)[:1], payload_bytes)
+        return serialization_ns([hop.fastest for hop in self._topology.path(a, b)[:1]], payload_bytes)
 
     def _delay_ns(self, hop: DirectionSpec) -> float:
         if hop.jitter is None or self._draws is None:

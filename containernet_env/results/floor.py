@@ -25,7 +25,7 @@ class Floor:
 
     def __init__(self, store: Store, topology: Topology, sync_ns: Mapping[str, float]) -> None:
         self._store = store
-        self._topology = topology.fastest()
+        self._topology = topology
         self._sync_ns = dict(sync_ns)
         self._members = [member.name for member in topology.members]
         self._client = topology.clients[0].name

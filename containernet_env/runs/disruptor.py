@@ -76,9 +76,9 @@ class Faults:
     ``partition`` keeps sets of members apart, replacing an earlier partition, and ``heal`` ends it; all other hosts
     reach each other.
     ``links`` are the plan's, of the members by name, in config order, ``between`` those between switches by their own:
-    ``targets`` are both; ``traced`` are all that have traces. ``links_at_once``: whether a change of a link takes effect
-    when its call begins, as with the emulator, or when it returns. ``give_up`` receives why the testbed cannot be
-    restored: no further measurement on it is possible then.
+    ``targets`` are both; ``traced`` are all that have traces. ``links_at_once``: whether a change of a link takes
+    effect when its call begins, as with the emulator, or when it returns. ``give_up`` receives why the testbed cannot
+    be restored: no further measurement on it is possible then.
     """
 
     _net: TestbedNetwork
