@@ -144,7 +144,7 @@ def test_only_completes_types_and_names_of_the_scenarios_that_are_chosen(folder:
 
 def test_configs_complete_by_name_where_there_is_no_file(folder: Path) -> None:
     assert completions("che") == [("plain", "check")]
-    assert completions("run 3node") == [("plain", "3node"), ("plain", "3node-3ms")]
+    assert completions("run 3node-") == [("plain", "3node-3ms"), ("plain", "3node-traces")]
     assert ("plain", "wan-50ms") in completions("check ")
     assert completions("run --scenarios open") == [("plain", "open-loop")]
     (folder / "3node-own.json").write_text("[]")

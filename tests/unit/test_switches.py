@@ -320,7 +320,7 @@ def test_a_sweep_varies_links_between_switches_and_where_a_host_is(tmp_path: Pat
     path = write(tmp_path, {"nodes": at("a", "b", "d"), "switches": [*"abcd"], "links": RING})
     found = design(path, settings=["b-c.link_delay=5ms,40ms", "client.switch=a,c", "leader=etcd2"], quick=True)
     plans = [bed.plan for bed in found.beds]
-    assert sorted((link_of(plan.topology, "b-c"), plan.config.client.switch) for plan in plans) == [
+    assert sorted((link_of(plan.topology, "b-c"), plan.config.clients[0].switch) for plan in plans) == [
         (5, "a"), (5, "c"), (40, "a"), (40, "c"),
     ]  # fmt: skip
     sites = {"nodes": [HOST | OWN | {"site": s} for s in "ab"], "rtt": {"a-b": "80ms"}}
