@@ -88,6 +88,10 @@ func (f *Fabric) Room(port *Port) []byte {
 func (f *Fabric) Advance(nowNS int64) {
 	for len(f.schedule) > 0 && f.schedule[0].dueNS <= nowNS {
 		direction := f.schedule[0]
+		if direction.line.Decide(direction.dueNS) {
+			f.reschedule(direction)
+			continue
+		}
 		frame := direction.line.Pop()
 		f.reschedule(direction)
 		if frame.Lost {
@@ -95,8 +99,36 @@ func (f *Fabric) Advance(nowNS int64) {
 			f.releaseFrame(frame)
 			continue
 		}
+		if (frame.Marked || frame.Flip != 0) && !f.alter(direction, &frame) {
+			direction.drop(DropBuffers)
+			continue
+		}
+		if frame.Twice {
+			direction.Duplicated++
+			f.pool.Retain(framepool.Handle(frame.Handle))
+			f.arrive(direction, frame)
+		}
 		f.arrive(direction, frame)
 	}
+}
+
+// alter changes the content of a frame as the direction has; false, without the frame: there is no memory for a copy.
+func (f *Fabric) alter(d *Direction, frame *model.Frame) bool {
+	handle, ok := f.pool.Own(framepool.Handle(frame.Handle), int(frame.Bytes))
+	if !ok {
+		return false
+	}
+	frame.Handle = uint32(handle)
+	content := f.pool.Frame(handle, int(frame.Bytes))
+	if frame.Marked {
+		d.Marked++
+		model.Mark(content)
+	}
+	if frame.Flip != 0 {
+		d.Corrupted++
+		model.Corrupt(content, frame.Flip)
+	}
+	return true
 }
 
 // offerNew stores a frame and puts it on its first link. A frame that is dropped at once is not stored.
@@ -125,17 +157,16 @@ func (f *Fabric) offer(d *Direction, handle framepool.Handle, bytes int, nowNS i
 		return
 	}
 	switch d.line.Offer(nowNS, uint32(handle), bytes) {
-	case model.Accepted:
-		// With reordering, the new frame may be due before all the others.
-		if dueNS, _ := d.line.Next(); d.position == unscheduled || dueNS != d.dueNS {
-			f.reschedule(d)
-		}
 	case model.QueueFull:
 		d.drop(DropQueue)
 		f.pool.Release(handle)
 	case model.LineFull:
 		d.drop(DropBuffers)
 		f.pool.Release(handle)
+	}
+	// With reordering, the new frame may be due before all the others, and a queue discipline may have chosen one.
+	if dueNS, _ := d.line.Next(); d.position == unscheduled || dueNS != d.dueNS {
+		f.reschedule(d)
 	}
 }
 

@@ -95,9 +95,9 @@ func (f *Fabric) AddLink(spec LinkSpec, nowNS int64) error {
 var directionNames = [2]string{"a_to_b", "b_to_a"}
 
 func (f *Fabric) newDirection(link *Link, which string, from, to end, params model.Params, nowNS int64) *Direction {
-	d := &Direction{link: link, to: to, position: unscheduled, order: f.nextOrder}
+	d := &Direction{link: link, to: to, position: unscheduled, order: f.nextOrder, pool: f.pool}
 	f.nextOrder++
-	d.line.Salt = salt(link.name, which)
+	d.line.Salt, d.line.Store = salt(link.name, which), d
 	d.line.Set(nowNS, params)
 	if from.port != nil {
 		from.port.out = d
@@ -377,6 +377,7 @@ func (f *Fabric) Reset(nowNS int64) {
 		for _, d := range link.directions {
 			d.Counts = Counts{Offered: uint64(d.line.Len())}
 			d.line.ResetCounters(nowNS)
+			f.reschedule(d)
 		}
 	}
 	for _, port := range f.ports {

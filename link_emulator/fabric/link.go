@@ -3,6 +3,7 @@ package fabric
 import (
 	"encoding/json"
 
+	"containernet-env/link_emulator/framepool"
 	"containernet-env/link_emulator/model"
 )
 
@@ -14,6 +15,7 @@ const (
 	DropDown                  // the link was down when the frame came, or the far interface when it arrived
 	DropCut                   // in flight when the link went down
 	DropLoss                  // lost on the wire, as configured
+	DropAQM                   // by the queue discipline, before the queue was full
 	DropPartition             // a partition separates its sender from the port
 	DropBuffers               // no frame memory left
 	DropOversize              // longer than the MTU of the sender's port or the far one allows
@@ -26,7 +28,7 @@ const (
 
 // dropNames are the names of the causes in the control protocol.
 var dropNames = [dropCauses]string{
-	"queue", "down", "cut", "loss", "partition", "buffers", "oversize", "device", "error",
+	"queue", "down", "cut", "loss", "aqm", "partition", "buffers", "oversize", "device", "error",
 }
 
 // Drops counts the frames that a direction has lost, by cause.
@@ -51,6 +53,7 @@ type Link struct {
 // Direction is one direction of a link: the model of its line, its far end, and its counters.
 type Direction struct {
 	line model.Line
+	pool *framepool.Pool
 	link *Link
 	to   end
 	back *Direction // the other direction of the link
@@ -62,14 +65,18 @@ type Direction struct {
 	Counts
 }
 
-// Counts are the counters of a direction. Offered = Frames + the sum of Drops + those in flight.
+// Counts are the counters of a direction. Offered + Duplicated = Frames + the sum of Drops + those in flight.
 type Counts struct {
-	Offered   uint64   `json:"offered"`   // frames that came to the direction
-	Unmatched uint64   `json:"unmatched"` // those of them whose time of arrival is only a bound; see Fabric.Unmatched
-	Frames    uint64   `json:"frames"`    // frames that arrived at its far end
-	Bytes     uint64   `json:"bytes"`     // their bytes
-	Drops     Drops    `json:"drops"`
-	Lateness  Lateness `json:"lateness"` // at the port at the far end; a switch gets frames at their scheduled times
+	Offered   uint64 `json:"offered"`   // frames that came to the direction
+	Unmatched uint64 `json:"unmatched"` // those of them whose time of arrival is only a bound; see Fabric.Unmatched
+	Frames    uint64 `json:"frames"`    // frames that arrived at its far end
+	Bytes     uint64 `json:"bytes"`     // their bytes
+	Drops     Drops  `json:"drops"`
+	// Frames at its far end that came a second time, that had a bit flipped, and that its queue discipline had marked.
+	Duplicated uint64   `json:"duplicated"`
+	Corrupted  uint64   `json:"corrupted"`
+	Marked     uint64   `json:"marked"`
+	Lateness   Lateness `json:"lateness"` // at the port at the far end; a switch gets frames at their scheduled times
 }
 
 // end is one end of a link: exactly one of the two is set.
@@ -84,6 +91,21 @@ func (d *Direction) delivered(bytes int) {
 }
 
 func (d *Direction) drop(cause Drop) { d.Drops[cause]++ }
+
+// Content implements model.Store.
+func (d *Direction) Content(handle uint32, bytes int) []byte {
+	return d.pool.Frame(framepool.Handle(handle), bytes)
+}
+
+// Dropped implements model.Store.
+func (d *Direction) Dropped(handle uint32, full bool) {
+	if full {
+		d.drop(DropQueue)
+	} else {
+		d.drop(DropAQM)
+	}
+	d.pool.Release(framepool.Handle(handle))
+}
 
 // Up reports whether the link forwards frames: it was not taken down and no port at its ends has died.
 func (l *Link) Up() bool {

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -185,4 +186,48 @@ func TestBuffersExhaustedIsACountedDrop(t *testing.T) {
 	state, _ := n.LinkState("l")
 	assert.That(t, state.AToB.Drops[DropBuffers] == 2 && state.AToB.Frames == 128 && state.AToB.Offered == 130,
 		"got %+v", state.AToB)
+}
+
+// TestWhatALinkChangesIsItsOwn: a flooded frame is stored once; what one link marks, damages and doubles, the others
+// deliver as it was sent, once.
+func TestWhatALinkChangesIsItsOwn(t *testing.T) {
+	n := newNetwork(t)
+	assert.OK(t, n.AddSwitch("s1"))
+	codel := model.AQM{Kind: model.CoDel, TargetNS: 1, IntervalNS: 1, ECN: true}
+	for i, params := range []model.Params{{}, {}, {Corruption: 1}, {Duplication: 1}, {RateBPS: 1e6, AQM: codel}} {
+		name := fmt.Sprint("h", i)
+		n.addPort(name)
+		assert.OK(t, n.AddLink(LinkSpec{name, port(name), sw("s1"), model.Params{}, params}, 0))
+	}
+	ip := make([]byte, 60)
+	copy(ip, frame(255, 0, ""))
+	copy(ip[12:], []byte{8, 0, 0x45, 1, 0, 46, 0, 0, 0, 0, 64, 17, 0x7a, 0xb9}) // ECT(1)
+	marked := bytes.Clone(ip)
+	copy(marked[15:], []byte{3})
+	copy(marked[24:], []byte{0x7a, 0xb7})
+	for range 100 {
+		n.send("h0", ip, 0)
+	}
+	n.Advance(1 << 61)
+	for name, want := range map[string]struct{ same, other, marked int }{
+		"h1": {100, 0, 0}, "h2": {0, 100, 0}, "h3": {200, 0, 0}, "h4": {3, 0, 97},
+	} {
+		got := want
+		got.same, got.other, got.marked = 0, 0, 0
+		for _, delivered := range n.sinks[name].frames {
+			switch delivered.frame {
+			case string(ip):
+				got.same++
+			case string(marked):
+				got.marked++
+			default:
+				got.other++
+			}
+		}
+		assert.Equal(t, got, want, "what %s got", name)
+	}
+	links := n.State().Links
+	assert.Equal(t, [3]uint64{links["h2"].BToA.Corrupted, links["h3"].BToA.Duplicated, links["h4"].BToA.Marked},
+		[3]uint64{100, 100, 97}, "damaged, doubled, marked")
+	n.checkNothingIsLeft()
 }

@@ -53,6 +53,14 @@ func play(t testing.TB, script []byte) {
 				QueueBytes: input.Limit(1 + argument*100)}, Restart: true}
 			change.Params.Jitter = model.Jitter{Distribution: model.Uniform, NS: 1 + argument*4000, Reorder: argument%3 == 0}
 			change.Params.Loss = model.Loss{Model: model.GilbertElliott, GoodToBad: 0.2, BadToGood: 0.5, BadLoss: 1}
+			change.Params.Duplication, change.Params.Corruption = input.Ratio(argument%4)/4, input.Ratio(argument%5)/5
+			switch argument % 7 {
+			case 0, 1:
+				change.Params.AQM = model.AQM{Kind: model.CoDel, TargetNS: 1 + argument*1000, IntervalNS: 1 + argument*10_000}
+			case 2, 3:
+				change.Params.AQM = model.AQM{Kind: model.FQCoDel, TargetNS: 1 + argument*1000, IntervalNS: 1 + argument*10_000,
+					ECN: true, Flows: input.Limit(argument%6 + 1), Quantum: 300}
+			}
 			assert.OK(n.t, change.Params.Check())
 			assert.OK(n.t, n.SetLink(link, [2]*Change{&change}, now))
 		case 2:
@@ -103,7 +111,7 @@ func (n *network) checkConserved() {
 			for _, dropped := range d.Drops {
 				sum += dropped
 			}
-			assert.Must(n.t, sum == d.Offered, "link %s: offered %d, accounted for %d: %+v", name, d.Offered, sum, d)
+			assert.Must(n.t, sum == d.Offered+d.Duplicated, "link %s: offered %d, accounted for %d: %+v", name, d.Offered, sum, d)
 		}
 	}
 }
@@ -149,6 +157,8 @@ var kinds = map[string]model.Params{
 	"plain": {DelayNS: 3 * ms, RateBPS: 1e9},
 	"chance": {DelayNS: ms, RateBPS: 1e9, Jitter: model.Jitter{Distribution: model.Normal, NS: ms / 4},
 		Loss: model.Loss{Model: model.GilbertElliott, GoodToBad: 0.1, BadToGood: 0.1, BadLoss: 0.5}},
+	"aqm": {DelayNS: ms, RateBPS: 0.9e9, QueueFrames: 100, Duplication: 0.01, Corruption: 0.01, AQM: model.AQM{
+		Kind: model.FQCoDel, TargetNS: ms / 10, IntervalNS: ms, ECN: true, Flows: 1024, Quantum: 1514}},
 	"reorder": {DelayNS: ms, Jitter: model.Jitter{Distribution: model.Uniform, NS: ms / 2, Reorder: true},
 		Loss: model.Loss{Model: model.Independent, Ratio: 0.1}},
 }

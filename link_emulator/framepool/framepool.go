@@ -92,9 +92,21 @@ func (p *Pool) Store(frame []byte, owner uint32) (Handle, bool) {
 	return 0, false
 }
 
-// Frame is the first length bytes of a stored frame. It stays valid until the last Release; it must not be written to.
+// Frame is the first length bytes of a stored frame. It stays valid until the last Release; it must not be written to
+// unless by Own.
 func (p *Pool) Frame(h Handle, length int) []byte {
 	return p.classes[h>>classShift].at(uint32(h) & slotMask)[:length]
+}
+
+// Own turns a reference to a stored frame into the only one to a frame with the same first length bytes and owner, which
+// may be written to. False, without the reference: no memory is left for a copy.
+func (p *Pool) Own(h Handle, length int) (Handle, bool) {
+	if p.classes[h>>classShift].refs[h&slotMask] == 1 {
+		return h, true
+	}
+	own, ok := p.Store(p.Frame(h, length), p.Owner(h))
+	p.Release(h)
+	return own, ok
 }
 
 // Room is the slot where the next frame of ordinary size would be stored; nil when none is left. A frame that was read

@@ -54,6 +54,23 @@ func (n *Number) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*int64)(n))
 }
 
+// Ratio is a share, 0 to 1, with the default 0, which null stands for.
+type Ratio float64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *Ratio) UnmarshalJSON(data []byte) error {
+	*r = 0 // null changes nothing in the next line
+	return json.Unmarshal(data, (*float64)(r))
+}
+
+// Check refuses a number that is no share.
+func (r Ratio) Check(field string) error {
+	if !(r >= 0 && r <= 1) {
+		return fmt.Errorf("%s: got %v, allowed: 0 to 1", field, float64(r))
+	}
+	return nil
+}
+
 // Limit is a positive integer, or 0 for no limit, which is null in JSON.
 type Limit int64
 

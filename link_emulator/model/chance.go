@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// chance draws the losses and delays of one direction. Loss and jitter have separate draws, so that changing one does
-// not affect the other.
+// chance draws the losses, delays, duplicates and damages of one direction. Each has draws of its own, so that changing
+// one does not affect the others.
 //
 // The losses of a frame, and its delay if frames may overtake each other, depend only on the seed, the line's salt and
 // the frame's number among those accepted since the draws started, not on when or how often they are made. So a frame
@@ -19,6 +19,8 @@ type chance struct {
 	startNS int64  // when the draws started
 	loss    uint64 // keys of the draws
 	jitter  uint64
+	copies  uint64
+	damage  uint64
 	bad     bool // the state of Gilbert-Elliott
 	draws   splitmix
 	random  *rand.Rand // draws from draws
@@ -32,6 +34,8 @@ func (c *chance) restart(seed int64, salt, first uint64, nowNS int64) {
 	c.seed, c.first, c.startNS, c.bad, c.knot = seed, first, nowNS, false, -1
 	c.loss = scramble(scramble(uint64(seed)) ^ scramble(salt+1))
 	c.jitter = scramble(c.loss)
+	c.copies = scramble(c.jitter)
+	c.damage = scramble(c.copies)
 	if c.random == nil {
 		c.random = rand.New(&c.draws)
 	}
@@ -56,6 +60,21 @@ func (c *chance) lost(l *Loss, position uint64) bool {
 		return lost
 	}
 	return false
+}
+
+// twice draws whether the frame at a position arrives twice.
+func (c *chance) twice(ratio float64, position uint64) bool {
+	c.begin(c.copies, position-c.first)
+	return c.happens(ratio)
+}
+
+// flip draws whether a bit of the frame at a position is flipped, and which; 0: none. See Corrupt.
+func (c *chance) flip(ratio float64, position uint64) uint16 {
+	c.begin(c.damage, position-c.first)
+	if !c.happens(ratio) {
+		return 0
+	}
+	return 1 + uint16(c.draws.Uint64()%0xffff)
 }
 
 // happens is true with the given probability: 0 never, 1 always.

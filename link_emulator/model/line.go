@@ -20,8 +20,11 @@ type Frame struct {
 	endNS   int64 // when it has sent it
 	Handle  uint32
 	Bytes   uint32
-	Lost    bool // lost on the wire: dropped at DueNS
-	gone    bool // taken off out of order; see reorder.go
+	Lost    bool   // lost on the wire: dropped at DueNS
+	Marked  bool   // CE is to be set: see Mark
+	Twice   bool   // arrives twice, one right behind the other
+	gone    bool   // taken off out of order; see reorder.go
+	Flip    uint16 // chooses the bit that is flipped, see Corrupt; 0: none
 }
 
 // moment is a time as an exact fraction of a nanosecond: ns + part/rate, the rate being the line's.
@@ -54,7 +57,8 @@ func (m moment) after(other moment) bool {
 //
 // The zero Line needs a Set before its first Offer. Not safe for concurrent use.
 type Line struct {
-	Salt uint64 // makes the draws independent of other lines with the same seed; to be set before the first Set
+	Salt  uint64 // makes the draws independent of other lines with the same seed; to be set before the first Set
+	Store Store  // of the frames, for a queue discipline; likewise
 
 	configured  Params // as configured
 	params      Params // resolved
@@ -67,6 +71,7 @@ type Line struct {
 	rate        int64  // of the last accepted frame; depart and last are in its fractions
 	delays      Delays
 	following   following // see trace.go
+	room        *room // where frames wait before they are accepted; nil: FIFO
 
 	ring    []Frame // power of two; positions below are absolute and masked
 	head    uint64  // oldest frame on the line
@@ -90,7 +95,12 @@ func (l *Line) Params() Params { return l.params }
 func (l *Line) Configured() Params { return l.configured }
 
 // Len is the number of frames on the line, waiting or in flight.
-func (l *Line) Len() int { return l.count }
+func (l *Line) Len() int {
+	if l.room != nil {
+		return l.count + l.room.frames
+	}
+	return l.count
+}
 
 // HighWater is the largest number of frames, and of bytes, that waited at once since the last ResetCounters.
 func (l *Line) HighWater() (frames int, bytes int64) { return l.highWater, l.highWaterBytes }
@@ -101,6 +111,9 @@ func (l *Line) Delays() Delays { return l.delays }
 // ResetCounters resets the high water to what waits at nowNS, and the delays.
 func (l *Line) ResetCounters(nowNS int64) {
 	l.resetNS = nowNS
+	if l.room != nil {
+		l.room.decide(l, nowNS)
+	}
 	l.highWater, l.highWaterBytes = l.Waiting(nowNS)
 	l.delays = Delays{}
 }
@@ -109,10 +122,10 @@ func (l *Line) ResetCounters(nowNS int64) {
 func (l *Line) Offer(nowNS int64, handle uint32, bytes int) Verdict {
 	nowNS = max(nowNS, l.offeredNS)
 	l.offeredNS = nowNS
-	for l.waiting < l.tail && l.at(l.waiting).startNS <= nowNS {
-		l.waitingBytes -= int64(l.at(l.waiting).Bytes)
-		l.waiting++
+	if l.room != nil {
+		return l.room.offer(l, nowNS, handle, bytes)
 	}
+	l.leaveQueue(nowNS)
 	if l.tail-l.first() >= MaxInFlight {
 		return LineFull
 	}
@@ -130,17 +143,42 @@ func (l *Line) Offer(nowNS int64, handle uint32, bytes int) Verdict {
 	if startNS == nowNS || startNS > l.depart.ceil() {
 		l.depart = moment{ns: startNS} // it was idle before
 	}
-	frame := Frame{startNS: startNS, Handle: handle, Bytes: uint32(bytes)}
+	l.accept(Frame{startNS: startNS, Handle: handle, Bytes: uint32(bytes)})
+	return Accepted
+}
+
+// leaveQueue notes which frames the serializer has started by nowNS.
+func (l *Line) leaveQueue(nowNS int64) {
+	for l.waiting < l.tail && l.at(l.waiting).startNS <= nowNS {
+		l.waitingBytes -= int64(l.at(l.waiting).Bytes)
+		l.waiting++
+	}
+}
+
+// accept puts a frame on the line behind the departure of the one before it, and draws its fate.
+func (l *Line) accept(frame Frame) {
 	l.schedule(&frame, l.tail)
 	l.delays.add(frame.DueNS - l.depart.ceil())
 	frame.Lost = l.params.Loss.Model != NoLoss && l.chance.lost(&l.params.Loss, l.tail)
+	frame.Twice = l.params.Duplication > 0 && l.chance.twice(float64(l.params.Duplication), l.tail)
+	if l.params.Corruption > 0 {
+		frame.Flip = l.chance.flip(float64(l.params.Corruption), l.tail)
+	}
 	l.push(frame)
-	return Accepted
 }
 
 // Waiting is the number of frames that the serializer has not started at nowNS, and their bytes. nowNS must be no
 // earlier than the latest offer.
 func (l *Line) Waiting(nowNS int64) (frames int, bytes int64) {
+	frames, bytes = l.notStarted(nowNS)
+	if l.room != nil {
+		frames, bytes = frames+l.room.frames, bytes+int64(l.room.bytes)
+	}
+	return frames, bytes
+}
+
+// notStarted are those that wait on the line itself.
+func (l *Line) notStarted(nowNS int64) (frames int, bytes int64) {
 	position, bytes := l.waiting, l.waitingBytes
 	for position < l.tail && l.at(position).startNS <= nowNS {
 		bytes -= int64(l.at(position).Bytes)
@@ -152,8 +190,19 @@ func (l *Line) Waiting(nowNS int64) (frames int, bytes int64) {
 // first is the position of the oldest slot in use: of a frame that is on the line, or that may still count as waiting.
 func (l *Line) first() uint64 { return min(l.head, l.waiting) }
 
-// Next is when the next frame is due; false when the line is empty.
+// Next is when the next frame is due, or a decision has to be made: see Decide. False when the line is empty.
 func (l *Line) Next() (dueNS int64, ok bool) {
+	if l.room == nil || l.room.frames == 0 {
+		return l.nextDue()
+	}
+	decideNS := l.room.decisionNS(l) + l.room.leadNS
+	if dueNS, ok = l.nextDue(); !ok || decideNS < dueNS {
+		return decideNS, true
+	}
+	return dueNS, ok
+}
+
+func (l *Line) nextDue() (dueNS int64, ok bool) {
 	switch {
 	case l.count == 0:
 		return 0, false
@@ -177,7 +226,8 @@ func (l *Line) Pop() Frame {
 
 // Set changes the parameters at nowNS. Frames that have started keep their times (they are on the wire already).
 // Waiting frames follow the new rate and delay after the frame in service; lost frames stay lost. Frames above a
-// smaller queue limit stay. A different seed restarts the draws; waiting frames keep theirs. p must have passed Check.
+// smaller queue limit stay. A different seed restarts the draws; waiting frames keep theirs. Frames that wait when the
+// queue discipline changes leave before those that come later. p must have passed Check.
 //
 // Order is kept. When the delay shrinks, or jitter is drawn anew, frames in flight on the longer wire hold back those
 // behind them, which then arrive right behind the last of them, all at once: the serializer has spaced them already.
@@ -188,7 +238,10 @@ func (l *Line) Set(nowNS int64, p Params) { l.change(nowNS, p, l.following.trace
 
 // change sets parameters and traces; see Set and Follow.
 func (l *Line) change(nowNS int64, p Params, traces Traces) {
-	waiting, _ := l.Waiting(nowNS)
+	if l.room != nil {
+		l.room.decide(l, nowNS)
+	}
+	waiting, _ := l.notStarted(nowNS)
 	first := l.tail - uint64(waiting)
 	l.configured, l.params = p, p.Resolved()
 	l.limitFrames, l.limitBytes = int(l.params.QueueFrames), int64(l.params.QueueBytes)
@@ -228,6 +281,7 @@ func (l *Line) change(nowNS int64, p Params, traces Traces) {
 		l.schedule(f, i)
 	}
 	l.setOvertaking(p.Jitter.Reorder)
+	l.setDiscipline()
 	if l.chance.random == nil || int64(p.Seed) != l.chance.seed {
 		l.Restart(nowNS)
 	}
@@ -241,6 +295,13 @@ func (l *Line) Restart(nowNS int64) { l.chance.restart(int64(l.params.Seed), l.S
 func (l *Line) Cut(nowNS int64, lost func(Frame)) {
 	for l.count > 0 {
 		lost(l.Pop())
+	}
+	if l.room != nil {
+		for frame, _, ok := l.room.next(nowNS, false); ok; frame, _, ok = l.room.next(nowNS, false) {
+			lost(Frame{Handle: frame.handle, Bytes: frame.bytes})
+		}
+		l.room = nil
+		l.setDiscipline()
 	}
 	l.waiting, l.waitingBytes = l.tail, 0
 	now := moment{ns: nowNS}

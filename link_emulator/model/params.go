@@ -1,5 +1,5 @@
-// Package model is the shaping model of one direction of a link: a queue, a serializer with a rate, a wire that may
-// lose frames, and a delay line with optional jitter.
+// Package model is the shaping model of one direction of a link: a queue with its discipline, a serializer with a rate,
+// a wire that may lose, duplicate and damage frames, and a delay line with optional jitter.
 //
 // It does no I/O and has no clock: the time of every event is an argument and randomness comes from a seed, so it is
 // tested in simulated time, to the nanosecond. Nothing in it allocates once its ring has grown to the load.
@@ -70,6 +70,9 @@ type Params struct {
 	QueueBytes  input.Limit  `json:"queue_bytes"` // bytes that may wait for the serializer; 0: no such limit
 	Jitter      Jitter       `json:"jitter"`
 	Loss        Loss         `json:"loss"`
+	Duplication input.Ratio  `json:"duplication_ratio"` // of the frames that are not lost, those that arrive twice
+	Corruption  input.Ratio  `json:"corruption_ratio"`  // likewise, those with one flipped bit: see Corrupt
+	AQM         AQM          `json:"aqm"`
 	Seed        input.Number `json:"seed"` // of the random draws of this direction, 0..MaxSeed
 }
 
@@ -251,6 +254,9 @@ func (p Params) Check() error {
 		input.Range("seed", p.Seed, 0, MaxSeed),
 		p.Jitter.check(p.DelayNS),
 		p.Loss.check(),
+		p.Duplication.Check("duplication_ratio"),
+		p.Corruption.Check("corruption_ratio"),
+		p.AQM.check(),
 	)
 }
 
@@ -289,8 +295,8 @@ func (j Jitter) check(delayNS int64) error {
 
 func (l Loss) check() error {
 	for _, r := range l.ratios() {
-		if !(*r.value >= 0 && *r.value <= 1) {
-			return fmt.Errorf("loss.%s: got %v, allowed: 0 to 1", r.name, *r.value)
+		if err := input.Ratio(*r.value).Check("loss." + r.name); err != nil {
+			return err
 		}
 	}
 	return nil

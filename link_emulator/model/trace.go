@@ -145,6 +145,9 @@ type Traces struct {
 
 // Check refuses what cannot be with the parameters. The error begins with a field of the control protocol.
 func (t Traces) Check(p Params) error {
+	if t.Rate != nil && p.AQM.Kind != FIFO {
+		return fmt.Errorf("rate: got %q with the queue discipline %s, allowed: without one", t.Rate.Name, p.AQM.Kind)
+	}
 	if t.Rate != nil && t.Rate.Kind == DelayTrace {
 		return fmt.Errorf("rate: got %q of the kind %s, allowed: %s, %s", t.Rate.Name, DelayTrace, RateTrace,
 			OpportunityTrace)

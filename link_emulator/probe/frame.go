@@ -20,17 +20,23 @@ type Mark struct {
 // MarkBytes is the length of a mark.
 const MarkBytes = 16
 
-// Encode writes the mark to the beginning of a buffer.
+// Encode writes the mark to the beginning of a buffer. The number of the run is mixed with the others, so that a bit that
+// is flipped in any of them makes it the mark of another run.
 func (m Mark) Encode(to []byte) {
-	binary.BigEndian.PutUint64(to, m.Run)
+	binary.BigEndian.PutUint64(to, m.Run^m.mixed())
 	binary.BigEndian.PutUint32(to[8:], m.Stream)
 	binary.BigEndian.PutUint32(to[12:], m.Number)
 }
 
 // DecodeMark reads the mark at the beginning of a buffer, which must be long enough.
 func DecodeMark(from []byte) Mark {
-	return Mark{binary.BigEndian.Uint64(from), binary.BigEndian.Uint32(from[8:]), binary.BigEndian.Uint32(from[12:])}
+	m := Mark{binary.BigEndian.Uint64(from), binary.BigEndian.Uint32(from[8:]), binary.BigEndian.Uint32(from[12:])}
+	m.Run ^= m.mixed()
+	return m
 }
+
+// mixed differs for any two pairs of stream and number: an odd number has an inverse.
+func (m Mark) mixed() uint64 { return (uint64(m.Stream)<<32 | uint64(m.Number)) * 0x9e3779b97f4a7c15 }
 
 // newFrame is a frame of a length between two addresses, all zero after its mark.
 func newFrame(to, from [6]byte, length int) []byte {
@@ -41,10 +47,16 @@ func newFrame(to, from [6]byte, length int) []byte {
 	return frame
 }
 
-// decode reads the mark of a frame that is for the address to; false for anything else.
+// decode reads the mark of a frame that is for the address to; false for anything else, and where what is known of the
+// rest is not zero: a link may flip bits.
 func decode(frame []byte, to [6]byte) (Mark, bool) {
 	if len(frame) < headerBytes+MarkBytes || [6]byte(frame[:6]) != to || binary.BigEndian.Uint16(frame[12:]) != etherType {
 		return Mark{}, false
+	}
+	for _, padding := range frame[headerBytes+MarkBytes:] {
+		if padding != 0 {
+			return Mark{}, false
+		}
 	}
 	return DecodeMark(frame[headerBytes:]), true
 }

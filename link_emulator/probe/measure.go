@@ -26,6 +26,7 @@ type Result struct {
 type StreamResult struct {
 	Sent     int     `json:"sent"` // fewer than configured where the time was over
 	Received int     `json:"received"`
+	Repeated int     `json:"repeated"`          // of them arrived more than once
 	SentNS   []int64 `json:"sent_ns,omitempty"` // from the start of the measurement
 	// from right before sending to the kernel's receive stamp; -1: it did not arrive
 	DelayNS []int64 `json:"delay_ns,omitempty"`

@@ -77,12 +77,14 @@ type Run struct {
 	number    uint64
 	courses   []*course
 	delays    [][]int64 // by stream; -1: it did not arrive
+	again     [][]bool  // by stream: the frames that arrived more than once
 	received  []int
 }
 
 // NewRun plans a request between hosts with these addresses. number identifies the frames of this run.
 func NewRun(r Request, addresses [][6]byte, number uint64) *Run {
-	run := &Run{number: number, delays: make([][]int64, len(r.Streams)), received: make([]int, len(r.Streams))}
+	run := &Run{number: number, delays: make([][]int64, len(r.Streams)), again: make([][]bool, len(r.Streams)),
+		received: make([]int, len(r.Streams))}
 	for range addresses {
 		run.Schedules = append(run.Schedules, &Schedule{run: number})
 	}
@@ -96,6 +98,7 @@ func NewRun(r Request, addresses [][6]byte, number uint64) *Run {
 		}
 		run.courses = append(run.courses, c)
 		run.delays[i] = slices.Repeat([]int64{-1}, stream.Count)
+		run.again[i] = make([]bool, stream.Count)
 		from := run.Schedules[stream.From]
 		from.waiting = append(from.waiting, c)
 	}
@@ -112,9 +115,13 @@ func (r *Run) Arrived(host int, address [6]byte, frame []byte, atNS int64) {
 		return
 	}
 	sent, delays := r.courses[m.Stream].sent, r.delays[m.Stream]
-	if int(m.Number) < len(sent) && delays[m.Number] < 0 {
+	switch {
+	case int(m.Number) >= len(sent):
+	case delays[m.Number] < 0:
 		delays[m.Number] = max(0, atNS-sent[m.Number])
 		r.received[m.Stream]++
+	default:
+		r.again[m.Stream][m.Number] = true
 	}
 }
 
@@ -123,6 +130,11 @@ func (r *Run) Streams() []StreamResult {
 	results := make([]StreamResult, len(r.courses))
 	for i, c := range r.courses {
 		results[i] = StreamResult{Sent: len(c.sent), Received: r.received[i]}
+		for _, again := range r.again[i] {
+			if again {
+				results[i].Repeated++
+			}
+		}
 		if !c.stream.CountOnly {
 			results[i].SentNS, results[i].DelayNS = c.sent, r.delays[i][:len(c.sent)]
 		}
