@@ -243,16 +243,14 @@ def _links_table(links: Iterable[Link]) -> Table:
         for link in links
         for a, b, direction in ((link.a, link.b, link.spec.a_to_b), (link.b, link.a, link.spec.b_to_a))
     ]
-    rare = [heading for heading in _RARE if any(heading.lstrip(">") in words for _, _, words in directions)]
-    headings = [">delay", ">bandwidth", *rare]
-    shown = table("from", "to", *headings)
+    names = dict.fromkeys(("delay", "bandwidth", *(name for _, _, words in directions for name in words)))
+    shown = table("from", "to", *(f">{name}" if name in _AT_RIGHT else name for name in names))
     for a, b, words in directions:
-        shown.add_row(a, b, *(_property(words, heading.lstrip(">")) for heading in headings))
+        shown.add_row(a, b, *(_property(words, name) for name in names))
     return shown
 
 
-_RARE = ("jitter", "loss", ">queue", ">overhead", "uplink", ">seed", "bandwidth trace", "delay trace")
-"""Columns of links that are shown where a direction has such a value."""
+_AT_RIGHT = frozenset({"delay", "bandwidth", "queue", "overhead", "seed"})
 
 
 def _flag_lines(members: list[HostPlan]) -> list[str]:

@@ -40,7 +40,7 @@ class RawDirection(Section, DirectionSpec):
 
     @rule
     def _trace_goes_with_the_rest(self) -> None:
-        refuse_trace(None if self.trace is None else self.trace.traces, self.jitter, self.uplink)
+        refuse_trace(None if self.trace is None else self.trace.traces, self)
 
     def _delays_stay_positive(self) -> None:
         """The delay may be the host's own: see `RawHost`."""
@@ -92,7 +92,12 @@ _LINK = Chosen(
 # A host's own key for both directions, and its name in a ``link`` object.
 _SAID_TWICE = (("link_delay", "delay", kinds.DELAY.form), ("bandwidth", "bandwidth", kinds.BANDWIDTH.form))
 # Keys without meaning for a direction without a bandwidth.
-_OF_A_BANDWIDTH = {"queue": "limits nothing", "overhead": "takes no time", "uplink": "says nothing"}
+_OF_A_BANDWIDTH = {
+    "queue": "limits nothing",
+    "overhead": "takes no time",
+    "uplink": "says nothing",
+    "aqm": "has no queue",
+}
 
 
 @section

@@ -52,6 +52,14 @@ def netem_refusal(direction: DirectionSpec) -> str | None:
         return "a seed: the kernel's random numbers cannot be repeated"
     if 0 < direction.delay_ns < LEAST_NS or (jitter is not None and jitter.ns < LEAST_NS):
         return "a delay or a jitter below 2 us: tc counts in whole microseconds, and reports up to one too little"
+    if direction.duplication_ratio:
+        return (
+            "duplication: the kernel would send the second frame from the host once more, with its bandwidth and delay"
+        )
+    if direction.corruption_ratio:
+        return "corruption: the kernel would also flip bits of Ethernet headers"
+    if direction.aqm is not None:
+        return "a queue discipline: what waits for the bandwidth is first in, first out there"
     if jitter is not None and not jitter.reorder:
         return "jitter that keeps the order of frames: netem reorders frames; set reordering"
     if jitter is not None and limited:

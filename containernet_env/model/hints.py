@@ -34,7 +34,20 @@ _OTHER_WORDS = {
     "secure": "tls",
 }
 # Only in a host's link.
-_OF_LINKS = ("delay", "jitter", "loss", "queue", "overhead", "uplink", "seed", "to_switch", "from_switch")
+_OF_LINKS = (
+    "to_switch",
+    "from_switch",
+    "delay",
+    "jitter",
+    "loss",
+    "queue",
+    "overhead",
+    "uplink",
+    "duplication",
+    "corruption",
+    "aqm",
+    "seed",
+)
 
 _NUMBER = re.compile(r"([0-9]+(?:[.,][0-9]+)?|[.][0-9]+)[ \t_]*([^0-9., \t_].*)?")
 _DURATION_UNITS = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import secrets
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from containernet_env.base.units import format_duration, format_mbps, format_size
 from containernet_env.model import kinds
-from containernet_env.model.kinds import Chosen, Record, Refused, keyed, record, refuse, rule, rules_of
+from containernet_env.model.kinds import Chosen, Record, Refused, keyed, keys_of, record, refuse, rule, rules_of
 from containernet_env.model.trace import Trace, Traces
 
 FULL_FRAME_BYTES = 1514
@@ -74,6 +74,8 @@ QUEUE_MAX_FRAMES = 1_000_000
 QUEUE_MAX_BYTES = 10**10
 SEED_MAX = 2**53 - 1
 OVERHEAD_MAX_BYTES = 1000
+FLOWS_MAX = 65536
+QUANTUM_MIN_BYTES, QUANTUM_MAX_BYTES = 256, 2**20
 _INTEGERS = {
     "ns": (1, DELAY_MAX_NS),
     "correlation_ns": (LEAST_CORRELATION, 10 * DELAY_MAX_NS),
@@ -84,6 +86,10 @@ _INTEGERS = {
     "default_queue_frames": (1, QUEUE_MAX_FRAMES),
     "seed": (0, SEED_MAX),
     "overhead_bytes": (0, OVERHEAD_MAX_BYTES),
+    "target_ns": (1, DELAY_MAX_NS),
+    "interval_ns": (1, DELAY_MAX_NS),
+    "flows": (1, FLOWS_MAX),
+    "quantum_bytes": (QUANTUM_MIN_BYTES, QUANTUM_MAX_BYTES),
 }
 
 
@@ -240,6 +246,79 @@ LOSS = Chosen(
 )
 
 
+_DISCIPLINE = kinds.choice("codel", "fq_codel")
+
+
+@record
+class CoDel(_Checked):
+    """A queue that drops frames at its head once they have waited ``target_ns`` or more for ``interval_ns`` (RFC 8289).
+
+    With ``ecn`` frames whose sender takes that are marked (CE) and not dropped.
+    """
+
+    kind: str = keyed(_DISCIPLINE, "the queue discipline", required=True, default="codel", init=False)
+    target_ns: int = keyed(
+        kinds.duration(*_INTEGERS["target_ns"], such="5ms", unit="ms", what="a target"),
+        "how long frames may wait for good",
+        "target",
+        default=5_000_000,
+    )
+    interval_ns: int = keyed(
+        kinds.duration(*_INTEGERS["interval_ns"], such="100ms", unit="ms", what="an interval"),
+        "for how long they may wait longer, about the longest round trip",
+        "interval",
+        default=100_000_000,
+    )
+    ecn: bool = keyed(
+        kinds.BOOLEAN, "whether frames of senders that take marks are marked and not dropped", default=False
+    )
+
+    @property
+    def text(self) -> str:
+        """Its name, and what of it is not the default."""
+        usual = {item.name: item.default for item in fields(self)}
+        words = [self.kind]
+        for name, key in keys_of(type(self)).items():
+            if (value := getattr(self, key.attribute)) != usual[key.attribute]:
+                words.append(
+                    f"{name} {format_duration(value) if key.attribute.endswith('_ns') else str(value).lower()}"
+                )
+        return " ".join(words)
+
+
+@record
+class FqCoDel(CoDel):
+    """CoDel for each of ``flows`` queues, to which flows are hashed and which take turns of ``quantum_bytes``
+    (RFC 8290)."""
+
+    kind: str = keyed(_DISCIPLINE, "the queue discipline", required=True, default="fq_codel", init=False)
+    ecn: bool = keyed(
+        kinds.BOOLEAN, "whether frames of senders that take marks are marked and not dropped", default=True
+    )
+    flows: int = keyed(kinds.integer(*_INTEGERS["flows"]), "number of queues", default=1024)
+    quantum_bytes: int = keyed(
+        kinds.integer(*_INTEGERS["quantum_bytes"]), "bytes that a flow sends in its turn", "quantum", default=1514
+    )
+
+
+DISCIPLINES: dict[str, type[CoDel]] = {"codel": CoDel, "fq_codel": FqCoDel}
+"""The queue disciplines by their names."""
+_BY_NAME = replace(
+    _DISCIPLINE,
+    parse=lambda value: DISCIPLINES[_DISCIPLINE.parse(value)](),
+    form=f'{_DISCIPLINE.form}, or an object with "kind": one of them',
+)
+
+
+def _form_of_discipline(value: Any) -> kinds.Form:
+    if not isinstance(value, dict):
+        return _BY_NAME
+    return FqCoDel if value.get("kind") == "fq_codel" else CoDel
+
+
+AQM = Chosen((_BY_NAME, CoDel, FqCoDel), _form_of_discipline)
+
+
 def draw_seed() -> int:
     """A random seed."""
     return secrets.randbelow(SEED_MAX + 1)
@@ -256,10 +335,11 @@ class DirectionSpec(_Checked):
     ``delay_ns`` is added after a frame's last bit has been sent. ``rate_bps`` is of whole Ethernet frames (header
     included, no preamble or checksum); counters and queue limits do not include ``overhead_bytes``. Where both queue
     limits are ``None`` it is ``default_queue_frames``, as far as the implementation can hold it, and without that the
-    implementation's documented default. ``seed`` determines the random draws together with the names of link and
-    direction, so that directions with the same seed draw independently. ``uplink`` is of a direction that a host sends
-    on with a rate; others ignore it. ``None`` leaves either to the implementation. While a scenario runs,
-    ``trace`` takes the place of rate or delay.
+    implementation's documented default. ``aqm`` chooses among the frames that wait. Of the frames that are not lost,
+    ``duplication_ratio`` arrive twice and ``corruption_ratio`` with one flipped bit. ``seed`` determines the random
+    draws together with the names of link and direction, so that directions with the same seed draw independently.
+    ``uplink`` is of a direction that a host sends on with a rate; others ignore it; with ``aqm`` it is the network.
+    ``None`` leaves either to the implementation. While a scenario runs, ``trace`` takes the place of rate or delay.
 
     Raises ``ValueError`` for a value out of range and for a jitter that would make a delay negative, ``TypeError`` for
     one of another type.
@@ -288,15 +368,25 @@ class DirectionSpec(_Checked):
         "where the host's frames wait: at the host, as behind a real network card, or in the network",
         default=None,
     )
+    duplication_ratio: float = keyed(kinds.RATIO, "share of frames that arrive twice", "duplication", default=0.0)
+    corruption_ratio: float = keyed(
+        kinds.RATIO, "share of frames that arrive with one flipped bit", "corruption", default=0.0
+    )
+    aqm: CoDel | None = keyed(AQM, "queue discipline, in place of first in, first out", default=None)
     trace: Traces | None = None
 
     @rule
     def _has_its_types(self) -> None:
         if self.uplink is not None and self.uplink not in get_args(Uplink):
             refuse("is unknown", " or ".join(get_args(Uplink)), "uplink")
-        for name, value, kind in (("jitter", self.jitter, Jitter), ("loss", self.loss, Loss)):
+        for name, value, kind in (("jitter", self.jitter, Jitter), ("loss", self.loss, Loss), ("aqm", self.aqm, CoDel)):
             if not isinstance(value, kind | None):
                 raise TypeError(f"{name} must be of the class {kind}, got {value!r}")
+
+    @rule
+    def _discipline_has_the_queue(self) -> None:
+        if self.aqm is not None and self.uplink == "host":
+            refuse("would have frames wait before the queue discipline", "network", "uplink")
 
     @rule
     def _delays_stay_positive(self) -> None:
@@ -309,7 +399,7 @@ class DirectionSpec(_Checked):
 
     @rule
     def _trace_goes_with_the_rest(self) -> None:
-        refuse_trace(self.trace, self.jitter, self.uplink)
+        refuse_trace(self.trace, self)
 
     @property
     def traces(self) -> dict[str, Trace]:
@@ -354,6 +444,9 @@ class DirectionSpec(_Checked):
         if self.loss is not None and self.loss.mean_ratio:
             bursts = "" if isinstance(self.loss, IndependentLoss) else " in bursts"
             words["loss"] = f"{self.loss.mean_ratio * 100:.6g}%{bursts}"
+        for name in ("duplication", "corruption"):
+            if ratio := getattr(self, f"{name}_ratio"):
+                words[name] = f"{ratio * 100:.6g}%"
         if self.rate_bps is not None:
             words["bandwidth"] = f"{format_mbps(self.rate_bps)} Mbit/s"
             frames = self.default_queue_frames if self.queue is None else self.queue_frames
@@ -362,6 +455,7 @@ class DirectionSpec(_Checked):
             words |= {"queue": ", ".join(limits)} if limits else {}
             words |= {"overhead": f"{self.overhead_bytes} bytes"} if self.overhead_bytes else {}
             words |= {"uplink": self.uplink} if self.uplink == "network" else {}
+            words |= {"aqm": self.aqm.text} if self.aqm is not None else {}
         if self.seed is not None:
             words["seed"] = str(self.seed)
         return words if self.trace is None else words | self.trace.words
@@ -374,15 +468,17 @@ class DirectionSpec(_Checked):
         return -(-bit_ns // self.rate_bps)
 
 
-def refuse_trace(trace: Traces | None, jitter: Jitter | None, uplink: Uplink | None) -> None:
+def refuse_trace(trace: Traces | None, of: DirectionSpec) -> None:
     """Raise `Refused` where traces of a direction do not go with the rest of it."""
     if trace is None:
         return
-    if trace.bandwidth is not None and uplink == "host":
+    if trace.bandwidth is not None and of.uplink == "host":
         refuse("cannot follow a trace", 'with a trace of the bandwidth: "network"', "uplink")
+    if trace.bandwidth is not None and of.aqm is not None:
+        refuse("goes with a constant bandwidth only", "no trace of the bandwidth, or no aqm", "aqm")
     least = trace.delay.delay_ns if trace.delay is not None else None
-    if least is not None and jitter is not None and jitter.reach_ns > least[0]:
-        allowed = f"at least {format_duration(jitter.reach_ns)}, by which jitter shortens delays"
+    if least is not None and of.jitter is not None and of.jitter.reach_ns > least[0]:
+        allowed = f"at least {format_duration(of.jitter.reach_ns)}, by which jitter shortens delays"
         raise Refused(
             "has delays that jitter would make negative", allowed, ("trace", "delay"), format_duration(least[0])
         )

@@ -182,8 +182,8 @@ _TAP_DROPS = {
 SIDES = ("a_to_b", "b_to_a")
 """The directions of a link: what its first end sends, and what its second end does."""
 _DIRECTION_COUNTERS = (
-    "frames", "bytes", "drops", "offered", "in_flight", "unmatched", "queue_high_water_frames",
-    "queue_high_water_bytes", "wire_delay", "lateness",
+    "frames", "bytes", "drops", "offered", "duplicated", "corrupted", "marked", "in_flight", "unmatched",
+    "queue_high_water_frames", "queue_high_water_bytes", "wire_delay", "lateness",
 )  # fmt: skip
 
 

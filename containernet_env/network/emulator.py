@@ -22,7 +22,15 @@ from containernet_env.base.errors import ContainernetEnvError, MissingRequiremen
 from containernet_env.base.programs import ending, last_words
 from containernet_env.config.traces import points_of
 from containernet_env.hosts.netns import ProcessGoneError
-from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec, Loss
+from containernet_env.model.link import (
+    DISCIPLINES,
+    DirectionSpec,
+    GilbertElliottLoss,
+    IndependentLoss,
+    Jitter,
+    LinkSpec,
+    Loss,
+)
 from containernet_env.model.trace import Trace
 from containernet_env.model.usage import SIDES, emulator_counters, link_counters
 from containernet_env.network.interface import Interface, Port
@@ -400,18 +408,15 @@ def direction_to_json(direction: DirectionSpec, seed: int = 0) -> dict[str, Any]
 
 def direction_from_json(value: Mapping[str, Any]) -> DirectionSpec:
     """The direction that the emulator holds, without its counters."""
-    jitter, loss = value.get("jitter"), dict(value.get("loss") or {})
+    jitter, loss, aqm = value.get("jitter"), dict(value.get("loss") or {}), dict(value.get("aqm") or {})
     kinds: dict[str, type[Loss]] = {"independent": IndependentLoss, "gilbert_elliott": GilbertElliottLoss}
-    return DirectionSpec(
-        int(value["delay_ns"]),
-        value.get("rate_bps"),
-        value.get("queue_frames"),
-        value.get("queue_bytes"),
-        None if jitter is None else Jitter(**jitter),
-        kinds[loss.pop("model")](**loss) if loss else None,
-        value.get("seed"),
-        overhead_bytes=value["overhead_bytes"],
-    )
+    held = {name: value[name] for name in DirectionSpec.__dataclass_fields__ if name in value}
+    held["jitter"] = None if jitter is None else Jitter(**jitter)
+    held["loss"] = kinds[loss.pop("model")](**loss) if loss else None
+    if aqm:
+        of = DISCIPLINES[aqm.pop("kind")]
+        held["aqm"] = of(**{name: item for name, item in aqm.items() if item is not None})
+    return DirectionSpec(**held)
 
 
 def changed_fields(held: DirectionSpec, wanted: DirectionSpec, seed: int = 0, restart: bool = False) -> dict[str, Any]:

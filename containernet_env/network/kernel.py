@@ -353,11 +353,12 @@ _RELEASED = DirectionSpec(rate_bps=LINK_RATE_MAX_BPS)
 def held_at_host(direction: DirectionSpec) -> DirectionSpec:
     """The part of ``direction``, on which a host sends, that is held at the host: rate, overhead and queue.
 
-    Nothing of a direction with a limit in both frames and bytes: no queue of the kernel's has two. Where several
+    Nothing of a direction with a limit in both frames and bytes, since no queue of the kernel's has two, and of one
+    with a queue discipline, which is to have the queue. Where several
     segments pass as one packet, HTB would count an overhead once for all of them: there the rate is that of full frames
     without their overhead. Smaller frames then wait behind the host for the rest, where each has its overhead.
     """
-    if direction.rate_bps is None or direction.uplink == "network":
+    if direction.rate_bps is None or direction.uplink == "network" or direction.aqm is not None:
         return _NOTHING
     at_host = DirectionSpec(rate_bps=direction.rate_bps, overhead_bytes=direction.overhead_bytes)
     if direction.overhead_bytes and segments_at_once(at_host) > 1:

@@ -18,6 +18,11 @@ EventHandler = Callable[[str, str], None]
 """Called with the kind of an event ("port_down", "emulator_died") and one line of text, from any thread."""
 
 
+_LEFT_OPEN = ("queue_frames", "queue_bytes", "seed", "uplink")
+# Fields that `check_held` does not compare exactly, or not at all.
+_JUDGED = {*_LEFT_OPEN, "delay_ns", "rate_bps", "overhead_bytes", "jitter", "loss", "default_queue_frames"}
+
+
 def check_held(
     name: str, configured: LinkSpec, held: LinkSpec, delay_tolerance_ns: int = 0, rate_tolerance_ratio: float = 0.0
 ) -> None:
@@ -36,8 +41,10 @@ def check_held(
             near &= abs(wanted.rate_bps - got.rate_bps) <= wanted.rate_bps * rate_tolerance_ratio
         # Without a rate a frame takes no time.
         near &= wanted.rate_bps is None or wanted.overhead_bytes == got.overhead_bytes
-        for field in ("queue_frames", "queue_bytes", "seed", "uplink"):
+        for field in _LEFT_OPEN:
             near &= getattr(wanted, field) in (None, getattr(got, field))
+        for field in DirectionSpec.__dataclass_fields__.keys() - _JUDGED:
+            near &= getattr(wanted, field) == getattr(got, field)
         near &= _same_jitter(wanted.jitter, got.jitter, delay_tolerance_ns) and _same_loss(wanted.loss, got.loss)
         if not near:
             raise RunError(f"link {name}, {side.replace('_', ' ')}: configured {wanted}, the system holds {got}")

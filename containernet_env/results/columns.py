@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 from containernet_env.base.units import format_mbps, format_number
 from containernet_env.config.plan import Plan
-from containernet_env.model.link import DirectionSpec, IndependentLoss, LinkSpec
+from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, LinkSpec
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import NetworkProof
 from containernet_env.results.run_files import Manifest
@@ -181,12 +181,13 @@ LinkDelay_ms        configured testbed.delay_ms             words
     where a link's directions differ
 Bandwidth_mbps      configured testbed.bandwidth_mbps       words
     in the same form, or `unlimited`; with `overhead` where a frame takes so many bytes besides its own, and with
-    `uplink` where that is configured
+    `uplink` and the queue discipline where they are configured
 LinkJitter_ms       configured testbed.jitter_ms            words
     in the same form: `0`, or `uniform` or `normal` with the value, `correlation` where it is configured, and
     `reordering` where frames may overtake each other
 LinkLoss_ratio      configured testbed.loss_ratio           words
-    in the same form: the share of frames that is lost, and `in bursts` where not each by itself
+    in the same form: the share of frames that is lost, and `in bursts` where not each by itself; `duplication` and
+    `corruption` where they are configured
 Cpus                configured testbed.cpus                 words
     CPU limit of the members, in the same form; `unlimited`
 Memory_bytes        configured testbed.memory_bytes         words
@@ -492,7 +493,8 @@ def _rate(direction: DirectionSpec) -> str:
 
 def _turns(direction: DirectionSpec) -> str:
     overhead = f" overhead {direction.overhead_bytes}" if direction.overhead_bytes else ""
-    return overhead + (f" uplink {direction.uplink}" if direction.uplink is not None else "")
+    uplink = f" uplink {direction.uplink}" if direction.uplink is not None else ""
+    return overhead + uplink + (f" {direction.aqm.text}" if direction.aqm is not None else "")
 
 
 def _jitter(direction: DirectionSpec) -> str:
@@ -505,10 +507,16 @@ def _jitter(direction: DirectionSpec) -> str:
 
 def _loss(direction: DirectionSpec) -> str:
     loss = direction.loss
-    if loss is None:
-        return "0"
-    ratio = format_number(Decimal(f"{loss.mean_ratio:.6g}"))
-    return ratio if isinstance(loss, IndependentLoss) else f"{ratio} in bursts"
+    words = [_share(loss.mean_ratio if loss is not None else 0.0)]
+    words += ["in bursts"] if isinstance(loss, GilbertElliottLoss) else []
+    for name in ("duplication", "corruption"):
+        if ratio := getattr(direction, f"{name}_ratio"):
+            words.append(f"{name} {_share(ratio)}")
+    return " ".join(words)
+
+
+def _share(ratio: float) -> str:
+    return format_number(Decimal(f"{ratio:.6g}"))
 
 
 _OF_LINKS: dict[str, Callable[[DirectionSpec], str]] = {

@@ -84,4 +84,5 @@ def _fixed_direction(direction: DirectionSpec) -> tuple[object, ...]:
     Sockets keep the latter as it was when they connected.
     """
     limits = (direction.rate_bps, direction.queue_frames, direction.queue_bytes)
-    return direction.uplink, *(limit is None for limit in limits), segments_at_once(held_at_host(direction))
+    waits = direction.uplink, direction.aqm is None
+    return *waits, *(limit is None for limit in limits), segments_at_once(held_at_host(direction))
