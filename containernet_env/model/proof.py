@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-Property = Literal["delay", "loss", "jitter", "rate", "queue"]
+Property = Literal["delay", "loss", "duplication", "jitter", "rate", "queue", "aqm"]
 Verdict = Literal["proved", "unproved", "wrong"]
 Moment = Literal["before", "after", "change"]
 """Before the first scenario, after the last one, or after links were changed between two."""

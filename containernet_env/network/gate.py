@@ -164,7 +164,13 @@ def times_from_json(answer: Mapping[str, Any], dilation: int = 1) -> tuple[Times
         return [at_ns if at_ns < 0 else round(at_ns / dilation) for at_ns in held or ()]  # -1: lost
 
     return tuple(
-        Times(entry["sent"], entry["received"], times(entry.get("sent_ns")), times(entry.get("delay_ns")))
+        Times(
+            entry["sent"],
+            entry["received"],
+            times(entry.get("sent_ns")),
+            times(entry.get("delay_ns")),
+            entry.get("repeated", 0),
+        )
         for entry in answer["streams"]
     )
 

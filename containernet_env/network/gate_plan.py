@@ -95,17 +95,19 @@ def _rest_bps(path: Sequence[Hop], hop: Hop, rate: int | None, frame_bytes: int,
     """The least rate at which the rest of a path lets frames reach or leave a direction; infinite without a limit.
 
     Rates are of frames of that length as the direction counts them: those with less overhead than it are worth more.
-    Frames that are lost before the direction do not reach it.
+    Frames that are lost before the direction do not reach it; 0 where frames reach it twice, which is no measure of it.
     """
     least = math.inf
     ahead = before(path, hop.name)
+    if copies(ahead) > 1:
+        return 0.0
     for index, other in enumerate(path):
         if other.name == hop.name:
             continue
         taken = (frame_bytes + hop.spec.overhead_bytes) / (frame_bytes + other.spec.overhead_bytes)
-        bps = float(other.spec.rate_bps or math.inf) * taken
+        bps = float(other.spec.rate_bps or math.inf) * taken / copies(path[:index])
         if index < len(ahead):
-            bps *= 1 - lost_ratio(ahead[index:])
+            bps *= 1 - gone_ratio(ahead[index:])
         elif overload and rate is not None and bps >= rate:
             continue  # what leaves the direction goes on
         least = min(least, bps)
@@ -248,7 +250,7 @@ def plan_gate(
     plan.warmup_interval_ns = max(_WARMUP_INTERVAL_NS, 2 * slowest_ns)
     plan.warmup_ns = _WARMUP_NS + _WARMUP_FRAMES * plan.warmup_interval_ns + 2 * longest_ns
     at_ns = _plan_delays(plan, 0) + longest_ns + _MARGIN_NS
-    if any(loss_ratio(hop) or _sent_over(plan, hop) < _DELAY_FRAMES for hop in hops):
+    if any(loss_ratio(hop) or hop.spec.duplication_ratio or _sent_over(plan, hop) < _DELAY_FRAMES for hop in hops):
         at_ns = _plan_losses(plan, at_ns) + longest_ns + _MARGIN_NS
     at_ns = _plan_rates(plan, at_ns) + longest_ns
     if test_queues:
@@ -288,13 +290,39 @@ def variance_ns2(*hops: Hop) -> float:
 
 
 def loss_ratio(hop: Hop) -> float:
-    """The configured share of frames that a direction loses."""
-    return hop.spec.loss.mean_ratio if hop.spec.loss is not None else 0.0
+    """The configured share of frames that a direction loses, with those that the prober finds corrupted."""
+    loss = hop.spec.loss.mean_ratio if hop.spec.loss is not None else 0.0
+    return 1 - (1 - loss) * (1 - hop.spec.corruption_ratio) if hop.spec.corruption_ratio else loss
 
 
 def lost_ratio(path: Iterable[Hop]) -> float:
     """The share of the frames that a path loses."""
-    return 1 - math.prod(1 - loss_ratio(hop) for hop in path)
+    return arrivals(path)[0]
+
+
+def gone_ratio(path: Iterable[Hop]) -> float:
+    """The share of the frames of a path that do not reach what follows it; corrupted ones do."""
+    losses = (hop.spec.loss for hop in path)
+    return 1 - math.prod(1 - loss.mean_ratio for loss in losses if loss is not None)
+
+
+def arrivals(path: Iterable[Hop]) -> tuple[float, float]:
+    """The shares of the frames of a path that do not arrive, and that arrive once.
+
+    Their number of copies is a branching process, whose generating function is that of each direction in turn (Harris,
+    The Theory of Branching Processes, 1963, I.5): its value at 0 is the former, its slope there the latter.
+    """
+    none, once = 0.0, 1.0
+    for hop in reversed([*path]):
+        loss, twice = loss_ratio(hop), hop.spec.duplication_ratio
+        once *= (1 - loss) * (1 - twice + 2 * twice * none)
+        none = loss + (1 - loss) * ((1 - twice) * none + twice * none**2)
+    return none, once
+
+
+def copies(path: Iterable[Hop]) -> float:
+    """How many frames a path makes of one, in the mean and without losses."""
+    return math.prod(1 + hop.spec.duplication_ratio for hop in path)
 
 
 def before(path: Sequence[Hop], name: str) -> Sequence[Hop]:
@@ -332,8 +360,9 @@ def _plan_delays(plan: GatePlan, at_ns: int) -> int:
 
 def _plan_losses(plan: GatePlan, at_ns: int) -> int:
     """Small frames, as many as every direction carries at half of its rate."""
+    most_copies = math.ceil(max(copies(path) for path in plan.paths.values()))
     slot_ns = max(
-        2 * max(hop.spec.serialization_ns(MIN_FRAME_BYTES) for hop in plan.hops),
+        2 * most_copies * max(hop.spec.serialization_ns(MIN_FRAME_BYTES) for hop in plan.hops),
         plan.pace.loss_ns * len(plan.hosts),
     )
     capacities = (capacity_frames(hop.spec, MIN_FRAME_BYTES) for hop in plan.hops)
@@ -396,9 +425,14 @@ def _plan_rates(plan: GatePlan, at_ns: int) -> int:
         if _loses_all(plan, feed):
             plan.left_out[hop.name, "rate"] = "every frame is lost"
             continue
+        if _repeats(plan, feed):
+            plan.left_out[hop.name, "rate"] = _REPEATED
+            continue
         task = _rate_task(plan, feed, FULL_FRAME_BYTES)
         if sum(stream.count for stream in task.streams) < 2:
             plan.left_out[hop.name, "rate"] = "its queue takes no second frame"
+        elif task.length_ns - max(stream.start_ns for stream in task.streams) >= _unregulated_ns(plan, task.feed):
+            plan.left_out[hop.name, "rate"] = "a queue discipline drops frames of a train that can be timed"
         elif task.length_ns > limit_ns:
             plan.left_out[hop.name, "rate"] = f"a train would take {task.length_ns / S:.1f} s"
         else:
@@ -446,12 +480,14 @@ def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
     frame_ns = (frame_bytes + feed.hop.spec.overhead_bytes) * 8 * S / rate
     reach_ns = max(jitter_reach_ns(plan.paths[pair]) for pair in feed.pairs)
     frames = round(max(plan.pace.train_ns, _TRAIN_REACHES * reach_ns) / frame_ns)
-    frames = max(_TRAIN_FRAMES_MIN, min(frames, _TRAIN_FRAMES_MAX, round(_TRAIN_MAX_NS / frame_ns)))
+    longest_ns = min(_TRAIN_MAX_NS, _REGULATED_PART * _unregulated_ns(plan, feed))
+    frames = max(_TRAIN_FRAMES_MIN, min(frames, _TRAIN_FRAMES_MAX, round(longest_ns / frame_ns)))
     each = -(-frames // len(feed.pairs))
     for pair in feed.pairs:
         for hop in plan.paths[pair]:
             if (capacity := capacity_frames(hop.spec, frame_bytes)) is not None:
                 shared = len(feed.pairs) if hop.name == feed.hop.name else 1
+                shared *= math.ceil(copies(before(plan.paths[pair], hop.name)))
                 each = min(each, max(1, (capacity + 1) // shared))
     offsets = _offsets_ns(plan, feed)
     streams = tuple(
@@ -470,6 +506,22 @@ def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
 def _loses_all(plan: GatePlan, feed: Feed) -> bool:
     """Whether a path that fills a direction lets no frame through."""
     return any(loss_ratio(hop) >= 1 for pair in feed.pairs for hop in plan.paths[pair])
+
+
+_REPEATED = "frames reach it twice, which takes its time twice"
+_REGULATED_PART = 0.8
+"""The part of the time that a queue may stand which a train fills it for, at most."""
+
+
+def _repeats(plan: GatePlan, feed: Feed) -> bool:
+    """Whether frames of a feed reach its direction twice."""
+    return any(copies(before(plan.paths[pair], feed.hop.name)) > 1 for pair in feed.pairs)
+
+
+def _unregulated_ns(plan: GatePlan, feed: Feed) -> float:
+    """How long the queues of a feed may stand before a discipline drops frames of them."""
+    aqms = (hop.spec.aqm for pair in feed.pairs for hop in plan.paths[pair])
+    return min((aqm.interval_ns for aqm in aqms if aqm is not None), default=math.inf)
 
 
 def _offsets_ns(plan: GatePlan, feed: Feed) -> list[int]:
@@ -554,23 +606,26 @@ def _send(plan: GatePlan, rounds: Sequence[Sequence[_Task]], at_ns: int, keep: C
 
 def _plan_queues(plan: GatePlan, at_ns: int) -> int:
     """Trains that are longer than the queue: what does not fit has to be lost."""
-    limit_ns = _scaled(plan, QUEUE_NS)
+    regulated = any(hop.spec.aqm is not None for hop in plan.hops)
+    limit_ns = _scaled(plan, QUEUE_NS) * (_REGULATED_TIMES if regulated else 1)
     tasks = []
     for hop in plan.hops:
         if hop.spec.rate_bps is None:
             continue  # nothing ever waits
-        task = _queue_task(plan, feed_of(plan, hop, overload=True))
+        kind, make = _SHOWN_BY_OVERLOAD[hop.spec.aqm is not None]
+        task = make(plan, feed_of(plan, hop, overload=True))
         if isinstance(task, str):
-            plan.left_out[hop.name, "queue"] = task
+            plan.left_out[hop.name, kind] = task
         elif task.length_ns > limit_ns:
-            plan.left_out[hop.name, "queue"] = f"filling it would take {task.length_ns / S:.1f} s"
+            plan.left_out[hop.name, kind] = f"filling it would take {task.length_ns / S:.1f} s"
         else:
             tasks.append(task)
     rounds = _rounds(plan, sorted(tasks, key=lambda task: task.length_ns))
     while rounds and _length_ns(plan, rounds) > limit_ns:
         for task in rounds.pop():
             why = f"no time was left to fill it, which takes {task.length_ns / S:.2f} s"
-            plan.left_out[task.feed.hop.name, "queue"] = why
+            kind, _ = _SHOWN_BY_OVERLOAD[task.feed.hop.spec.aqm is not None]
+            plan.left_out[task.feed.hop.name, kind] = why
     return _send(plan, rounds, at_ns, plan.queues.__setitem__)
 
 
@@ -578,6 +633,8 @@ def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
     """A train that overfills a queue, or the reason why there is none."""
     spec = feed.hop.spec
     assert spec.rate_bps is not None
+    if _repeats(plan, feed):
+        return _REPEATED
     if not feed.faster:
         return "no path is faster than it, so nothing fills it"
     if _loses_all(plan, feed):
@@ -601,6 +658,8 @@ def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
                 continue
             if not limit:
                 return f"{hop.name} lets no frame wait"
+            if hop.spec.aqm is not None:
+                return f"{hop.name} may drop frames by its queue discipline"
             if limit < 2 * jitter_reach_ns(path[:index]) / frame_ns:
                 return f"jitter brings more frames together than {hop.name} lets wait"
             if limit < _BURST_FRAMES and len(feed.pairs) > 1 and hop not in before(path, feed.hop.name):
@@ -623,3 +682,43 @@ def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
     )
     length_ns = sending_ns + round(capacity * frame_ns) + max(offsets) + _MARGIN_NS
     return _Task(feed, streams, length_ns, rate, 1e9 / offered_ns)
+
+
+_REGULATED_TIMES = 3
+"""How many times as long queues are tested where there are disciplines, which take time to act."""
+_STANDING_INTERVALS, _STANDING_OVERLOAD = 2.3, 2.0
+"""For how many intervals a queue stands that shows its discipline, with two drops or three, and how it is filled."""
+
+
+def _discipline_task(plan: GatePlan, feed: Feed) -> _Task | str:
+    """A train of which CoDel drops frames before the queue is full, or the reason why there is none.
+
+    The prober's frames are one flow, for which FQ-CoDel is CoDel.
+    """
+    spec, path = feed.hop.spec, plan.paths[feed.pairs[0]]
+    assert spec.rate_bps is not None and spec.aqm is not None
+    if not feed.faster or len(feed.pairs) > 1:
+        return "no path is faster than it, so nothing fills it"
+    if lost_ratio(path) or copies(path) > 1 or jitter_reach_ns(before(path, feed.hop.name)):
+        return "what the rest of the path does to frames would hide what its queue discipline does"
+    frame_ns = spec.serialization_ns(FULL_FRAME_BYTES)
+    ahead = before(path, feed.hop.name)
+    interval_ns = max(
+        math.ceil(frame_ns / _STANDING_OVERLOAD), *(hop.spec.serialization_ns(FULL_FRAME_BYTES) for hop in ahead), 0
+    )
+    if frame_ns < _OVERLOAD_LEAST * max(interval_ns, _QUEUE_SEND_NS):
+        return "it sends as fast as a machine fills it"
+    stands_ns = _STANDING_INTERVALS * spec.aqm.interval_ns + 2 * spec.aqm.target_ns / (1 - interval_ns / frame_ns)
+    count = math.ceil(stands_ns / frame_ns)
+    capacity = capacity_frames(spec, FULL_FRAME_BYTES)
+    if capacity is None or count * (1 - interval_ns / frame_ns) > _REGULATED_PART * capacity:
+        return "its queue is full before its discipline drops as many frames as show it"
+    stream = Stream(*feed.pairs[0], 0, round(stands_ns) + _MARGIN_NS, interval_ns, count, FULL_FRAME_BYTES)
+    return _Task(feed, (stream,), round(stands_ns) + _MARGIN_NS, spec.rate_bps, 1e9 / interval_ns)
+
+
+_SHOWN_BY_OVERLOAD: tuple[tuple[Property, Callable[[GatePlan, Feed], _Task | str]], ...] = (
+    ("queue", _queue_task),
+    ("aqm", _discipline_task),
+)
+"""What a train shows that is faster than a direction, without a queue discipline and with one."""

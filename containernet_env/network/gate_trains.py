@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from containernet_env.model.link import FULL_FRAME_BYTES, CoDel
 from containernet_env.model.proof import Check
 from containernet_env.model.topology import Hop
 from containernet_env.network.chance import MISS, sigmas
@@ -22,6 +24,7 @@ from containernet_env.network.gate_plan import (
     capacity_frames,
     jitter_reach_ns,
     loss_ratio,
+    gone_ratio,
     lost_ratio,
     path_ns,
     variance_ns2,
@@ -44,13 +47,14 @@ _SENDER_SLACK_NS = 20 * US
 class Times:
     """A measured stream: when each frame was sent, from the start of the gate, and its delay; -1: lost.
 
-    Both are empty if only the counts are known.
+    Both are empty if only the counts are known. ``repeated``: of those that arrived, more than once.
     """
 
     sent: int
     received: int
     sent_ns: Sequence[int] = ()
     delay_ns: Sequence[int] = ()
+    repeated: int = 0
 
     @property
     def delays_ns(self) -> list[int]:
@@ -152,7 +156,7 @@ class _Arrival:
     @property
     def reaching(self) -> float:
         """The share of its frames that reach the direction, of the path that loses most."""
-        return 1 - max(lost_ratio(before(self.path(stream), self.feed.hop.name)) for stream in self.times)
+        return 1 - max(gone_ratio(before(self.path(stream), self.feed.hop.name)) for stream in self.times)
 
     def kept_up(self, rate: int) -> bool:
         """Whether every frame was sent before the direction could have sent it: else the sender's rate shows."""
@@ -220,7 +224,7 @@ class _Arrival:
                 if shuffles(ahead):
                     orders, came = sorted(orders), sorted(came)  # they reach the direction in another order
                 if came[-1] > came[0]:
-                    reach = 1.0 if self.is_whole else 1 - lost_ratio(ahead)
+                    reach = 1.0 if self.is_whole else 1 - gone_ratio(ahead)
                     rates.append((orders[-1] - orders[0]) * reach * bits / (came[-1] - came[0] + late_ns))
                     parts.append((orders[-1] - orders[0]) / (self.frames - 1))
             if not rates or (unlimited and len(rates) < len(self.times)):
@@ -236,7 +240,13 @@ class _Arrival:
         during = sorted(at for got in each for at in got if begin <= at <= end)
         if len(during) <= len(each) or during[-1] == during[0]:
             return None
-        kept = 1.0 if self.is_whole else 1 - loss_ratio(self.feed.hop)
+        # Frames that were corrupted before it have taken their time, too.
+        ahead = before(self.path(next(iter(self.times))), self.feed.hop.name)
+        kept = (
+            1.0
+            if self.is_whole
+            else (1 - loss_ratio(self.feed.hop)) * (1 - lost_ratio(ahead)) / (1 - gone_ratio(ahead))
+        )
         return (len(during) - 1) * bits / (during[-1] - during[0] + late_ns) / kept, 1.0
 
 
@@ -311,7 +321,7 @@ def _of_size(gate: Measured, hop: Hop, rate: int, trains: Sequence[_Arrival], li
     error = 1.25 * spread_ns / length_ns / math.sqrt(len(arrived) if outlasts else 1)
     # What is lost behind the slowest direction has taken its time there. What was lost before it is known only in the
     # mean, and to a frame, where any was.
-    early = lost_ratio(ahead) if train.feed.faster and len(train.feed.pairs) == 1 else lost
+    early = gone_ratio(ahead) if train.feed.faster and len(train.feed.pairs) == 1 else lost
     if early and not whole:
         error += 1.25 * math.sqrt(burst_frames(path) * early / (1 - early) / frames / len(arrived))
     if shuffles(ahead):  # which frames were the first and the last one is not known
@@ -407,8 +417,12 @@ def queue_checks(gate: Measured) -> Iterator[Check]:
             continue
         frames = spec.queue_frames or (spec.default_queue_frames if spec.queue_bytes is None else None)
         limits = [f"{n} {unit}" for n, unit in ((frames, "frames"), (spec.queue_bytes, "bytes")) if n is not None]
-        configured = ", ".join(limits) or "default"
-        if train is None:
+        configured = ", ".join([*limits] or ["default"])
+        if spec.aqm is not None:
+            why = "its queue discipline drops frames before it is full"
+            yield Check(hop.name, "queue", "unproved", configured, why=why)
+            yield _discipline(gate, hop, spec.aqm, train)
+        elif train is None:
             why = gate.plan.left_out.get((hop.name, "queue"), "this kind of link does not show it")
             yield Check(hop.name, "queue", "unproved", configured, why=why)
         else:
@@ -426,7 +440,7 @@ def _queue(gate: Measured, hop: Hop, train: _Arrival, configured: str) -> Check:
     reached = sorted((at - (offsets[stream] - first), stream, number) for at, stream, number in train.sent)
     # Frames of a stream that are lost before the direction never reach its queue; those lost behind it were in it.
     paths = {stream: train.path(stream) for stream in train.times}
-    reach = {stream: 1 - lost_ratio(before(path, hop.name)) for stream, path in paths.items()}
+    reach = {stream: 1 - gone_ratio(before(path, hop.name)) for stream, path in paths.items()}
     lost = {stream: lost_ratio(path) for stream, path in paths.items()}
     if max(lost.values()) == 1:
         return check("unproved", why="every frame behind it is lost as configured")
@@ -458,3 +472,58 @@ def _queue(gate: Measured, hop: Hop, train: _Arrival, configured: str) -> Check:
         why = f"frames came up to {delay_text(late_ns)} late meanwhile, so that more of them fit"
         return check("unproved", why=why)
     return check("wrong")
+
+
+def codel_drops(sent_ns: Sequence[int], frame_ns: float, frame_bytes: int, aqm: CoDel) -> list[int]:
+    """Which of the frames that come at these times CoDel drops (RFC 8289, section 5), where the queue never is full."""
+    dropped: list[int] = []
+    above_ns, next_ns, count, dropping = math.inf, 0.0, 0, False
+    free_ns, number = 0.0, 0
+    while number < len(sent_ns):
+        now = max(free_ns, sent_ns[number])
+        came = bisect_left(sent_ns, now)
+        standing = now - sent_ns[number] >= aqm.target_ns and (came - number - 1) * frame_bytes > FULL_FRAME_BYTES
+        if not standing:
+            above_ns, dropping = math.inf, False
+        elif above_ns == math.inf:
+            above_ns = now + aqm.interval_ns
+        if standing and now >= (next_ns if dropping else above_ns):
+            dropped.append(number)
+            count = count + 1 if dropping else 1
+            next_ns = (next_ns if dropping else now) + aqm.interval_ns / math.sqrt(count)
+            dropping = True
+            number += 1
+        free_ns = max(now, sent_ns[number] if number < len(sent_ns) else now) + frame_ns
+        number += 1
+    return dropped
+
+
+def _discipline(gate: Measured, hop: Hop, aqm: CoDel, planned: Train | None) -> Check:
+    """Which frames of a train CoDel has dropped, each as late as the machine may be or a frame."""
+    check = partial(Check, hop.name, "aqm", configured=aqm.text)
+    if planned is None:
+        why = gate.plan.left_out.get((hop.name, "aqm"), "this kind of link does not show it")
+        return check("unproved", why=why)
+    train = _Arrival(gate, planned)
+    assert hop.spec.rate_bps is not None
+    ((stream, times),) = train.times.items()
+    frame_ns = train.bits * S / hop.spec.rate_bps
+    paced_ns = gate.plan.streams[stream].interval_ns
+    expected = codel_drops(times.sent_ns, frame_ns, train.frame_bytes, aqm)
+    lost = [number for number, delay in enumerate(times.delay_ns) if delay < 0]
+    slack = 1 + math.ceil(3 * gate.allowed.noise_ns / min(frame_ns, paced_ns))
+    values = {"sent": times.sent, "expected": expected, "lost": lost, "frame_bytes": train.frame_bytes}
+    sender_ns = max((at - times.sent_ns[0] - index * paced_ns for index, at in enumerate(times.sent_ns)), default=0)
+    check = partial(check, values=values, measured=f"dropped {lost}", allowed=f"{expected}, {slack} frames either way")
+    if len(expected) < _DROPS_MIN or sender_ns > _LATE_PART * aqm.interval_ns:
+        return check("unproved", why="the sender was too slow to fill it")
+    if len(lost) == len(expected) and all(abs(a - b) <= slack for a, b in zip(lost, expected, strict=True)):
+        return check("proved")
+    late_ns = train.late_ns([(at, stream, number) for number, at in enumerate(times.sent_ns)], frame_ns)
+    if lost and late_ns > frame_ns + gate.allowed.noise_ns:
+        return check("unproved", why=f"frames came up to {delay_text(late_ns)} late meanwhile")
+    return check("wrong")
+
+
+_DROPS_MIN, _LATE_PART = 2, 0.1
+"""The least number of drops that show a queue discipline, and how late a sender may be, in intervals."""

@@ -16,12 +16,12 @@ from containernet_env.model.topology import PROBE_FRAME_BYTES, Hop
 from containernet_env.network.chance import MISS, CountTest, each, frames_for_one, path_correlation, sigmas, worth
 from containernet_env.network.gate_plan import (
     GatePlan,
+    arrivals,
     before,
     capacity_frames,
     delay_ns,
     jitter_reach_ns,
     loss_ratio,
-    lost_ratio,
     path_ns,
     variance_ns2,
 )
@@ -46,7 +46,8 @@ _DETECTED_PART = 0.5
 
 def verdicts(plan: GatePlan, times: Sequence[Times], allowed: Allowed) -> tuple[Check, ...]:
     """Every check of a gate, in the order of directions. ``times`` are those of ``plan.streams``."""
-    alpha = each(5 * len(plan.hops) + len(plan.paths))
+    kinds = 5 + any(hop.spec.duplication_ratio for hop in plan.hops)
+    alpha = each(kinds * len(plan.hops) + len(plan.paths))
     gate = Measured(plan, times, allowed, alpha, sigmas(alpha))
     delays = _path_delays(gate)
     by_hop: dict[str, list[Check]] = {hop.name: [] for hop in plan.hops}
@@ -54,6 +55,7 @@ def verdicts(plan: GatePlan, times: Sequence[Times], allowed: Allowed) -> tuple[
     for check in chain(
         _delay_checks(gate, delays),
         _loss_checks(gate),
+        _duplication_checks(gate),
         _jitter_checks(gate, delays),
         rate_checks(gate),
         queue_checks(gate),
@@ -500,7 +502,7 @@ more."""
 
 @dataclass(frozen=True, slots=True)
 class _Losses:
-    """Frames over some paths: how many were sent and lost, and the configured share of losses."""
+    """Frames over some paths: how many were sent and lost, and the configured share of losses; or as many repeated."""
 
     sent: int
     lost: int
@@ -508,7 +510,7 @@ class _Losses:
     correlation: float
 
     @classmethod
-    def over(cls, gate: Measured, pairs: Sequence[_Pair]) -> _Losses:
+    def over(cls, gate: Measured, pairs: Sequence[_Pair], *, repeated: bool = False) -> _Losses:
         plan = gate.plan
         sent, lost, expected, correlation = 0, 0, 0.0, 0.0
         for pair in pairs:
@@ -516,8 +518,9 @@ class _Losses:
             frames = sum(stream.sent for stream in streams)
             correlation = max([correlation, *(hop.spec.loss.correlation for hop in plan.paths[pair] if hop.spec.loss)])
             sent += frames
-            lost += sum(stream.sent - stream.received for stream in streams)
-            expected += frames * lost_ratio(plan.paths[pair])
+            lost += sum(of.repeated if repeated else of.sent - of.received for of in streams)
+            none, once = arrivals(plan.paths[pair])
+            expected += frames * (1 - none - once if repeated else none)
         return cls(sent, lost, expected / sent if sent else 0.0, correlation)
 
     def test(self, alpha: float) -> CountTest:
@@ -554,6 +557,37 @@ def _loss_checks(gate: Measured) -> Iterator[Check]:
         if checks[hop.name].verdict == "wrong":
             blamed |= set(plan.over(hop))
     return (checks[hop.name] for hop in plan.hops)
+
+
+def _duplication_checks(gate: Measured) -> Iterator[Check]:
+    """The duplication of every direction that has one, or to which frames point that arrived twice; as for losses."""
+    plan = gate.plan
+    over = {hop.name: _informative_paths(plan, hop, lambda hop: hop.spec.duplication_ratio) for hop in plan.hops}
+    blamed: set[_Pair] = set()
+    for hop in sorted(plan.hops, key=lambda hop: _Losses.over(gate, over[hop.name], repeated=True).suspicion(hop)):
+        counted = _Losses.over(gate, [p for p in over[hop.name] if p not in blamed] or over[hop.name], repeated=True)
+        ratio = hop.spec.duplication_ratio
+        if not counted.sent:
+            continue
+        test = counted.test(gate.alpha)
+        check = partial(
+            Check,
+            hop.name,
+            "duplication",
+            configured=f"{ratio * 100:g} %",
+            measured=f"{counted.lost} of {counted.sent} repeated",
+            allowed=f"{test.low} to {test.high}",
+            values={"sent": counted.sent, "repeated": counted.lost, "expected_ratio": counted.ratio},
+        )
+        if not counted.explained(test):
+            if not blamed & set(over[hop.name]):
+                blamed |= set(plan.over(hop))
+                yield check("wrong")
+        elif ratio:
+            own = ratio * (1 - loss_ratio(hop))
+            shown = all(test.detects(max(0.0, counted.ratio + by)) for by in (-own, min(own, (1 - ratio) / 2)) if by)
+            why = f"{counted.sent} frames cannot distinguish it from none and twice as much"
+            yield check("proved") if shown else check("unproved", why=why)
 
 
 def _short_queue(plan: GatePlan, pairs: Sequence[_Pair]) -> int | None:

@@ -82,16 +82,18 @@ func (a AQM) check() error {
 	if a.Kind == FIFO {
 		return nil
 	}
-	low, most, quantum := input.Limit(0), input.Limit(0), input.Limit(0)
-	if a.Kind == FQCoDel {
-		low, most, quantum = 1, MaxFlows, MaxQuantum
-	}
-	return cmp.Or(
+	err := cmp.Or(
 		input.Range("aqm.target_ns", a.TargetNS, 1, MaxDelayNS),
 		input.Range("aqm.interval_ns", a.IntervalNS, 1, MaxDelayNS),
-		input.Range("aqm.flows", a.Flows, low, most),
-		input.Range("aqm.quantum_bytes", a.Quantum, min(MinQuantum, quantum), quantum),
 	)
+	if a.Kind == FQCoDel {
+		return cmp.Or(err, input.Range("aqm.flows", a.Flows, 1, MaxFlows),
+			input.Range("aqm.quantum_bytes", a.Quantum, MinQuantum, MaxQuantum))
+	}
+	if err == nil && (a.Flows != 0 || a.Quantum != 0) {
+		err = fmt.Errorf("aqm.kind: got %q with flows or quantum_bytes, allowed: %s", a.Kind, FQCoDel)
+	}
+	return err
 }
 
 // Store has the frames of a line with a queue discipline, which reads their headers and gives back those that it drops.

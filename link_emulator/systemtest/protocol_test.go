@@ -380,18 +380,21 @@ func TestSetLinkKeepsWhatIsNotGiven(t *testing.T) {
 	change(`"a_to_b":{"rate_bps":null,"overhead_bytes":0,"queue_frames":null}`,
 		`"a_to_b":{"delay_ns":9,"rate_bps":null,"overhead_bytes":0,"queue_frames":2000`)
 	change(`"a_to_b":{"delay_ns":1000,"overhead_bytes":24,"queue_bytes":5000,`+
-		`"jitter":{"distribution":"uniform","ns":900},"loss":{"model":"independent","ratio":0.5},"seed":9}`,
+		`"jitter":{"distribution":"uniform","ns":900},"loss":{"model":"independent","ratio":0.5},"seed":9,`+
+		`"corruption_ratio":0.5,"aqm":{"kind":"codel"}}`,
 		`"overhead_bytes":24,"queue_frames":null,"queue_bytes":5000,"jitter":{"distribution":"uniform","ns":900,`+
-			`"reorder":false,"correlation_ns":9000},"loss":{"model":"independent","ratio":0.5},"seed":9`)
+			`"reorder":false,"correlation_ns":9000},"loss":{"model":"independent","ratio":0.5},`,
+		`"corruption_ratio":0.5,"aqm":{"kind":"codel","target_ns":5000000,`, `"seed":9,`)
 	// What is held must stay possible: with a delay of 800 ns the jitter of 900 ns would be negative at times.
 	change(`"a_to_b":{"delay_ns":800}`, `"error":"a_to_b.jitter.ns: got 900, allowed: 1 to 800`)
 	// The direction that is right does not change either.
 	change(`"a_to_b":{"delay_ns":1},"b_to_a":{"delay_ns":-1}`, `"ok":false`)
 	change(`"a_to_b":{"seed":4},"b_to_a":{"delay_us":1}`, `"ok":false`)
 	s.expect(`{"id":7,"op":"read_link","name":"l"}`, `"a_to_b":{"delay_ns":1000,`, `"seed":9,`)
-	change(`"a_to_b":{"delay_ns":800,"overhead_bytes":null,"jitter":null,"loss":null,"queue_bytes":null}`,
+	change(`"a_to_b":{"delay_ns":800,"overhead_bytes":null,"jitter":null,"loss":null,"queue_bytes":null,`+
+		`"corruption_ratio":null,"aqm":null}`,
 		`"a_to_b":{"delay_ns":800,"rate_bps":null,"overhead_bytes":0,"queue_frames":2000,`+
-			`"queue_bytes":null,"jitter":null,"loss":null,"seed":9`)
+			`"queue_bytes":null,"jitter":null,"loss":null,"duplication_ratio":0,"corruption_ratio":0,"aqm":null,"seed":9`)
 }
 
 // maxBytes is far more than any input makes the emulator hold.

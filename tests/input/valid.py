@@ -122,7 +122,18 @@ def scenario_files(draw: st.DrawFn) -> dict[str, Any]:
 
 
 _GILBERT_ELLIOTT = {"model": "gilbert-elliott", "good_to_bad_ratio": 0.01, "bad_to_good_ratio": 0.5}
-_TO_SWITCH = {"delay": "3ms", "bandwidth": 10, "queue": "64k", "overhead": 24, "uplink": "network", "seed": 7} | {
+_AQM = {"kind": "fq_codel", "target": "1ms", "interval": "20ms", "ecn": False, "flows": 64, "quantum": 300}
+_TO_SWITCH = {
+    "duplication": 0.1,
+    "corruption": 0.01,
+    "aqm": _AQM,
+    "delay": "3ms",
+    "bandwidth": 10,
+    "queue": "64k",
+    "overhead": 24,
+    "uplink": "network",
+    "seed": 7,
+} | {
     "jitter": {"distribution": "normal", "value": "500us", "reorder": True},
     "loss": _GILBERT_ELLIOTT | {"good_loss_ratio": 0.001, "bad_loss_ratio": 0.9},
 }

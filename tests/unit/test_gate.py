@@ -18,7 +18,15 @@ import pytest
 
 from containernet_env.base.errors import UsageError
 from containernet_env.config.topologies import load_config
-from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
+from containernet_env.model.link import (
+    CoDel,
+    DirectionSpec,
+    FqCoDel,
+    GilbertElliottLoss,
+    IndependentLoss,
+    Jitter,
+    LinkSpec,
+)
 from containernet_env.model.proof import NetworkProof, Property
 from containernet_env.model.topology import Topology, network_of
 from containernet_env.network import gate as gate_module
@@ -83,6 +91,14 @@ NETWORKS = {
     "bursts": star_of(LinkSpec(DirectionSpec(MS, 100 * MBIT, loss=GilbertElliottLoss(0.05, 0.5))), FREE, FREE),
     "short queues": star_of(*[both(3 * MS, 1000 * MBIT, queue_frames=100)] * 3, FREE),
     "no queue": one(queue_bytes=1000),
+    "copies": one(duplication_ratio=0.1),
+    "copies of all": star_of(*[both(MS, 10 * MBIT, duplication_ratio=0.5)] * 2),
+    "damages": one(corruption_ratio=0.05),
+    "copies, damages and losses": one(corruption_ratio=0.02, duplication_ratio=0.05, loss=IndependentLoss(0.02)),
+    "codel": one(aqm=CoDel()),
+    "fq_codel": one(aqm=FqCoDel()),
+    "hasty codel": one(aqm=CoDel(100 * US, MS)),
+    "short codel": one(queue_frames=10, aqm=CoDel()),
     "machine's limit": star_of(*[both(MS, 10_000 * MBIT)] * 2, FREE),
 }
 
@@ -91,6 +107,8 @@ NETWORKS = {
 
 SPREAD = "unproved: rate of h1>s1, h2>s1 (20 Mbit/s)"
 """Jitter spreads the ends of trains."""
+ONLY_QUEUE = "unproved: queue of h1>s1 (207 frames)"
+"""A queue discipline keeps it short."""
 LATE: Noise = {"wake_ns": 10_000, "late_wake": {"ratio": 0.02, "ns": 300_000}}
 
 
@@ -100,6 +118,8 @@ LATE: Noise = {"wake_ns": 10_000, "late_wake": {"ratio": 0.02, "ns": 300_000}}
         *((network, "proved", 5, {}) for network in ("plain", "equal", "overhead one way")),
         *((network, SPREAD, 5, {}) for network in ("impaired", "jitter", "reordering")),
         *((network, "proved", 1, {}) for network in ("300 us", "swapped, one free")),
+        *((network, "proved", 3, {}) for network in ("copies", "damages", "copies, damages and losses")),
+        *((network, ONLY_QUEUE, 3, {}) for network in ("codel", "fq_codel")),
         pytest.param("plain", "proved", 3, {"noise": LATE}, id="a few frames that a machine makes late"),
     ],
 )
@@ -153,6 +173,11 @@ def proof_of(network: str) -> NetworkProof:
         ("short queues", "rate", "unproved:.*: an error shows only if a rate is "),
         ("no queue", "rate", "unproved:.*: its queue takes no second frame$"),
         *((network, "rate", "proved:") for network in ("overhead 10M", "overhead 100M")),
+        *(("copies of all", kind, "unproved:.*: frames reach it twice") for kind in ("s1>h2 rate", "s1>h2 queue")),
+        ("copies of all", "duplication", "proved:"),
+        ("hasty codel", "rate", "unproved:.*: a queue discipline drops frames of a train"),
+        *((network, "aqm", "proved:") for network in ("codel", "fq_codel")),
+        ("short codel", "aqm", "unproved:.*: its queue is full before its discipline"),
         ("overhead 1000M", "rate", r"unproved:.*: its overhead of 24 bytes shows only if"),
     ],
 )
@@ -219,6 +244,16 @@ def swap(name: str, spec: DirectionSpec) -> DirectionSpec:
         ("jitter", 3, of_jitter(correlation_ns=50 * MS), {"h1>s1 jitter"}),
         *(("jitter", seed, of_jitter(reorder=True), {"h1>s1 jitter"}) for seed in range(1, 4)),
         *(("reordering", seed, of_jitter(), {"h1>s1 jitter"}) for seed in range(1, 4)),
+        *(("copies", 1, changed([NAME], duplication_ratio=r), {"h1>s1 duplication"}) for r in (0.0, 0.05, 0.2)),
+        ("plain", 1, changed(["s1>h2"], duplication_ratio=0.01), {"s1>h2 duplication"}),
+        *(("damages", 1, changed([NAME], corruption_ratio=ratio), {"h1>s1 loss"}) for ratio in (0.0, 0.1)),
+        ("plain", 1, changed(["s1>h2"], corruption_ratio=0.02), {"s1>h2 loss"}),
+        *(
+            ("codel", 1, changed([NAME], aqm=aqm), {"h1>s1 aqm"})
+            for aqm in (None, CoDel(2 * MS), CoDel(10 * MS), CoDel(5 * MS, 90 * MS), CoDel(5 * MS, 200 * MS))
+        ),
+        ("codel", 1, changed([NAME], rate_bps=9 * MBIT), {"h1>s1 rate"}),
+        ("fq_codel", 1, changed([NAME], aqm=None), {"h1>s1 aqm"}),
     ],
 )
 def test_a_fault_is_caught(network: str, seed: int, fault: Fault, found: set[str]) -> None:
@@ -499,7 +534,7 @@ def test_what_spoils_a_gate_is_no_fault_of_a_link(
 # No noise makes a healthy network wrong, and no gate proves what is not there.
 
 SEEDS = chosen(1000 if os.environ.get("CONTAINERNET_ENV_SEEDS") == "long" else 15)
-SEARCHED = ("plain", "1000M", "equal", "impaired")
+SEARCHED = ("plain", "1000M", "equal", "impaired", "copies", "damages", "codel", "fq_codel")
 
 
 def scaled(field: str, ratio: float) -> Fault:

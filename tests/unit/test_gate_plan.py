@@ -24,7 +24,9 @@ from containernet_env.model.link import (
     QUEUE_MAX_BYTES,
     QUEUE_MAX_FRAMES,
     REACH,
+    CoDel,
     DirectionSpec,
+    FqCoDel,
     GilbertElliottLoss,
     IndependentLoss,
     Jitter,
@@ -219,16 +221,20 @@ def drawn_direction(rng: random.Random, at_bounds: bool = False) -> DirectionSpe
     elif kind < 0.45:
         ratios = [(0.001, 0.01, 0.1, 0.5), (0.05, 0.2, 0.5, 1), (0, 0, 0.01), (1, 1, 0.5)]
         loss = GilbertElliottLoss(*(pick(*of, bounds=(0, 1)) for of in ratios))
+    copies, damages = (pick(0.0, 0.0, 0.0, 0.01, 0.3, bounds=(1.0,)) for _ in range(2))
+    effects = {"duplication_ratio": copies, "corruption_ratio": damages}
     if rate is None:
-        return DirectionSpec(delay_ns, jitter=jitter, loss=loss)
+        return DirectionSpec(delay_ns, jitter=jitter, loss=loss, **effects)
     if (kind := rng.random()) < 0.4:
         queue["queue_frames"] = pick(1, 2, 5, 10, 50, 200, 1000, bounds=(QUEUE_MAX_FRAMES,))
     if 0.4 <= kind < 0.5 or (at_bounds and kind < 0.1):
         queue["queue_bytes"] = pick(100, 1600, 10_000, 100_000, bounds=(1, QUEUE_MAX_BYTES))
     overhead, uplink = pick(0, 0, 24, 200, bounds=(OVERHEAD_MAX_BYTES,)), pick(None, None, "host", "network")
-    return DirectionSpec(
-        delay_ns, int(rate * MBIT), jitter=jitter, loss=loss, overhead_bytes=overhead, uplink=uplink, **queue
-    )
+    aqm = pick(None, None, None, CoDel(), FqCoDel(), CoDel(MS, 20 * MS), bounds=(CoDel(1, 1), FqCoDel(1, 1, flows=1)))
+    if aqm is not None:
+        uplink = None
+    more = {"overhead_bytes": overhead, "uplink": uplink, "aqm": aqm, **effects, **queue}
+    return DirectionSpec(delay_ns, int(rate * MBIT), jitter=jitter, loss=loss, **more)
 
 
 def drawn_star(rng: random.Random, at_bounds: bool = False) -> Topology:

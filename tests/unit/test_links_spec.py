@@ -175,6 +175,7 @@ def test_the_emulators_statistics() -> None:
     counters = emulator_counters(shown, 5)
     direction, port = counters["links"]["etcd1-s1"]["a_to_b"], counters["ports"]["etcd1"]
     frames = {"frames", "bytes", "drops", "offered", "in_flight", "unmatched", "wire_delay", "lateness"}
+    frames |= {"duplicated", "corrupted", "marked"}
     assert set(direction) == frames | {"queue_high_water_frames", "queue_high_water_bytes"}
     assert set(direction["drops"]) >= {"queue", "loss", "buffers", "partition", "cut", "down"}
     assert (port["tap_drops"], port["received_frames"]) == ({"queue": 0, "receive": 0}, 0)
