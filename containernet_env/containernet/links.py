@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's.
@@ -11,14 +12,19 @@ from mininet.node import Controller, Node, Switch
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.base.units import parse_bandwidth, parse_duration
+from containernet_env.config.fields import validate
+from containernet_env.config.reader import Document
 from containernet_env.model.hints import suggestion
-from containernet_env.model.link import DirectionSpec, IndependentLoss, Jitter, LinkSpec
+from containernet_env.model.kinds import keys_of
+from containernet_env.model.link import CoDel, DirectionSpec, IndependentLoss, Jitter, LinkSpec
 from containernet_env.network.factory import Place
 from containernet_env.network.interface import Interface, Port, parse_mtu
 from containernet_env.network.link import ShapedLink
 from containernet_env.network.switches import BridgeSwitch, LearningSwitch
 
 SHAPING = frozenset({"bw", "delay", "max_queue_size", "jitter", "loss"})
+# Keywords of ours: as in topology files.
+_OF_FILES = ("duplication", "corruption", "aqm")
 # Refused unless their value is a no-op.
 _NEVER = frozenset({"use_hfsc", "use_tbf", "latency_ms", "enable_ecn", "enable_red", "speedup"})
 # These choose an implementation, not behaviour; these links never merge frames or offload checksums.
@@ -34,12 +40,32 @@ def shaping(given: Mapping[str, Any], where: str) -> dict[str, Any]:
             continue
         if key in _NEVER:
             raise UsageError(f"{where}: {key}={value!r} is not offered; bw is an exact rate limit")
+        if key in _OF_FILES:
+            found.update(of_file(key, value, where))
+            continue
         if key not in SHAPING:
-            known = sorted(SHAPING | _INTERFACE | {"params1", "params2", "port1", "port2"})
+            known = sorted({*_OF_FILES} | SHAPING | _INTERFACE | {"params1", "params2", "port1", "port2"})
             raise UsageError(f"{where}: unknown keyword {key}{suggestion(key, known)}")
         if value is not None:
             found.update(_field(key, value, where))
     return found
+
+
+def of_file(key: str, value: Any, where: str) -> dict[str, Any]:
+    """The field of ``DirectionSpec`` that a key of a topology file's ``link`` sets; ``None`` is its default.
+
+    Raises ``UsageError`` that names ``where``.
+    """
+    known = keys_of(DirectionSpec).get(key)
+    if known is None:
+        raise UsageError(f"{where}: unknown property {key}{suggestion(key, [*keys_of(DirectionSpec)])}")
+    if value is None or isinstance(value, CoDel):
+        return {known.attribute: known.default if value is None else value}
+    read = validate(known.form, Document(Path(), "", value, (), ""))
+    for finding in read.findings:
+        name = ".".join((key, *map(str, finding.location or ())))
+        raise UsageError(f"{where}: {name} {finding.message}, got {value!r}; allowed: {finding.allowed}")
+    return {known.attribute: read.value}
 
 
 def _field(key: str, value: Any, where: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from mininet.node import Host, Switch
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError, UsageError
 from containernet_env.containernet.docker import Docker
+from containernet_env.containernet.links import of_file
 from containernet_env.model.dilation import emulated, slowed
 from containernet_env.model.hints import suggestion
 from containernet_env.model.link import DirectionSpec
@@ -72,11 +74,32 @@ def _of_link(change: Callable[..., tuple[str, int]]) -> Command:
 
 @timed
 def _link(net: Any, words: list[str]) -> tuple[str, int]:
-    """link NODE NODE up|down: plug the cable between two nodes in, or pull it: link etcd1 s1 down"""
+    """link NODE NODE up|down|KEY=VALUE... [one-way]: pull the cable between two nodes, or change properties of it
+    up, down: plug it in, or pull it: link etcd1 s1 down
+    KEY=VALUE: of a `link` of topology files, both ways or as the first sends: link etcd1 s1 aqm=codel loss=0.01"""
     match words:
         case [one, two, "up" | "down" as status]:
             return f"link {one}-{two} is {status}", net.set_link_up(one, two, status == "up")
+        case [one, two, first, *rest] if "=" in first:
+            one_way = rest[-1:] == ["one-way"]
+            given = words[2 : len(words) - one_way]
+            values: dict[str, Any] = {}
+            for word in given:
+                key, sign, text = word.partition("=")
+                if not sign:
+                    raise _usage(_link)
+                values |= of_file(key, _json(text), word)
+            where = f"from {one} to {two}" if one_way else f"between {one} and {two}, both ways"
+            return f"{' '.join(given)} {where}", net.change_link(one, two, one_way=one_way, **values)
     raise _usage(_link)
+
+
+def _json(text: str) -> Any:
+    """A value as in a file; text need not be quoted."""
+    try:
+        return json.loads(text, parse_float=Decimal)
+    except ValueError:
+        return text
 
 
 @_of_link

@@ -44,7 +44,11 @@ def _directions(draw: st.DrawFn, delay_ms: int | None, rate: Any) -> dict[str, A
         made["jitter"] = draw(_some(jitter, reorder=st.booleans()))
     if rate != "unlimited" and draw(st.booleans()):
         made["queue"] = draw(st.sampled_from([1, 100, "64k", "1500b"]))
-    return made | draw(_some({}, loss=_RATIOS | _BURSTS, seed=st.integers(0, 2**53 - 1)))
+    if rate != "unlimited" and draw(st.booleans()):
+        made["aqm"] = draw(st.sampled_from(["codel", "fq_codel", {"kind": "codel", "target": "1ms"}]))
+    return made | draw(
+        _some({}, loss=_RATIOS | _BURSTS, duplication=_RATIOS, corruption=_RATIOS, seed=st.integers(0, 2**53 - 1))
+    )
 
 
 @st.composite
@@ -121,21 +125,21 @@ def scenario_files(draw: st.DrawFn) -> dict[str, Any]:
     return {"scenarios": blocks, **draw(_some({}, dataset=dataset))}
 
 
-_GILBERT_ELLIOTT = {"model": "gilbert-elliott", "good_to_bad_ratio": 0.01, "bad_to_good_ratio": 0.5}
+_GILBERT_ELLIOTT = {"model": "gilbert-elliott", "good_to_bad_ratio": 0.01, "bad_to_good_ratio": 0.5} | {
+    "good_loss_ratio": 0.001,
+    "bad_loss_ratio": 0.9,
+}
 _AQM = {"kind": "fq_codel", "target": "1ms", "interval": "20ms", "ecn": False, "flows": 64, "quantum": 300}
-_TO_SWITCH = {
-    "duplication": 0.1,
-    "corruption": 0.01,
-    "aqm": _AQM,
+_EFFECTS = {"duplication": 0.1, "corruption": 0.01, "aqm": _AQM, "loss": _GILBERT_ELLIOTT} | {
+    "jitter": {"distribution": "normal", "value": "500us", "reorder": True},
+}
+_TO_SWITCH = _EFFECTS | {
     "delay": "3ms",
     "bandwidth": 10,
     "queue": "64k",
     "overhead": 24,
     "uplink": "network",
     "seed": 7,
-} | {
-    "jitter": {"distribution": "normal", "value": "500us", "reorder": True},
-    "loss": _GILBERT_ELLIOTT | {"good_loss_ratio": 0.001, "bad_loss_ratio": 0.9},
 }
 _CORRELATED = {"distribution": "uniform", "value": "100us", "correlation": "2ms"}
 _FROM_SWITCH = {"delay": "1ms", "bandwidth": 5, "loss": 0.01, "jitter": _CORRELATED}

@@ -395,14 +395,23 @@ LINES = [
     *("rate etcd1 s1 100", "rate etcd1 s1 unlimited", "loss etcd1 s1 1.5%", "jitter etcd1 s1 1ms"),
     *("queue etcd1 s1 100", "queue s1 etcd1 default one-way"),
     *("jitter s1 etcd1 500us normal one-way", "jitter etcd1 s1 0", "partition etcd1 | etcd2 etcd3"),
-    *("partition a|b|c", "heal"),
+    *("partition a|b|c", "heal", "link etcd1 s1 duplication=0.01 corruption=0.5 delay=3ms one-way"),
+    *("link etcd1 s1 aqm=codel", 'link etcd1 s1 aqm={"kind":"fq_codel","target":"1ms"} bandwidth=10'),
+    "link etcd1 s1 aqm=null loss=null",
 ]
 WRONG_LINES = [
     *("link etcd1 s1", "link etcd1 s1 sideways", "delay etcd1 10ms", "delay etcd1 s1 10 ms", "jitter etcd1 1ms"),
     *("jitter etcd1 s1 1ms pareto", "jitter etcd1 s1 normal", "rate etcd1 s1 fast", "rate etcd1 s1 nan"),
     *("queue etcd1 100", "queue etcd1 s1 10ms", "queue etcd1 s1 -5"),
     *("loss etcd1 s1 1", "loss etcd1 s1 101%", "loss etcd1 s1 -1%", "loss etcd1 s1 %", "partition etcd1 etcd2"),
-    *("partition etcd1 |", "heal now"),
+    *(
+        "partition etcd1 |",
+        "heal now",
+        "link etcd1 s1 duplication=2",
+        "link etcd1 s1 aqm=red",
+        "link etcd1 s1 aqn=codel",
+    ),
+    *('link etcd1 s1 aqm={"kind":"codel","flows":1}', "link etcd1 s1 aqm=codel down"),
 ]
 
 

@@ -69,11 +69,15 @@ def test_a_link_is_the_hosts_own_keys_and_those_of_its_link(tmp_path):
     assert client.link == LinkSpec(DirectionSpec(), DirectionSpec(7 * MS))
 
 
+CODEL = {"kind": "codel", "target": "1ms", "ecn": True}
+
+
 def test_columns_of_a_row_show_both_directions_where_they_differ(tmp_path):
     overhead = OWN | {"link": {"overhead": 24, "uplink": "network"}}
     for host, delay, bandwidth in (
         ({"link": SLOW_DOWN}, "1.5/0", "unlimited/10"),
         (OWN, "3", "100"),
+        ({"bandwidth": 100, "link_delay": "3ms", "link": {"aqm": CODEL}}, "3", "100 codel target 1ms ecn true"),
         (overhead, "3", "100 overhead 24 uplink network/100 overhead 24"),
     ):
         link = load(tmp_path, HOST | host).nodes[0].link

@@ -20,7 +20,13 @@ from containernet_env.config.topologies import load_config
 from containernet_env.model.dilation import emulated, emulated_outcome, slowed
 from containernet_env.model.disruption import Disruption, Disruptions, ExecutedEvent
 from containernet_env.model.findings import Finding
-from containernet_env.model.link import DirectionSpec, IndependentLoss, Jitter, LinkSpec
+from containernet_env.model.link import (
+    CoDel,
+    DirectionSpec,
+    IndependentLoss,
+    Jitter,
+    LinkSpec,
+)
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario, ScheduledScenario, Warmup
 from containernet_env.model.usage import (
@@ -90,13 +96,14 @@ def ratios(before: Any, after: Any) -> dict[str, float]:
 
 def test_times_of_a_configuration_are_longer_and_rates_lower() -> None:
     side = DirectionSpec(
-        3_000_000, 10**9, 500, jitter=Jitter("uniform", 1000, correlation_ns=9000), loss=IndependentLoss(0.1)
-    )
+        3_000_000, 10**9, 500, jitter=Jitter("uniform", 1000, correlation_ns=9000), loss=IndependentLoss(0.1),
+        duplication_ratio=0.1, aqm=CoDel(),
+    )  # fmt: skip
     assert ratios(LinkSpec(side, side), slowed(LinkSpec(side, side), 4)) == {
         f"{way}.{name}": ratio
         for way in ("a_to_b", "b_to_a")
         for name, ratio in {"delay_ns": 4, "rate_bps": 0.25, "jitter.ns": 4, "jitter.correlation_ns": 4}.items()
-    }
+    } | {f"{way}.aqm.{name}_ns": 4 for way in ("a_to_b", "b_to_a") for name in ("target", "interval")}
     events = tuple(
         Disruption(verb=verb, target="etcd1", at_ns=10**9, for_ns=10**8, value=value)
         for verb, value in (("delay", 5_000_000), ("rate", 10**6), ("loss", 0.5))

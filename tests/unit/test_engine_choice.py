@@ -22,7 +22,13 @@ from containernet_env.containernet.original_links import keywords
 from containernet_env.hosts import engine, netns, owner
 from containernet_env.model import backends as original_rules
 from containernet_env.model.config import Config
-from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
+from containernet_env.model.link import (
+    DirectionSpec,
+    GilbertElliottLoss,
+    IndependentLoss,
+    Jitter,
+    LinkSpec,
+)
 from containernet_env.model.topology import Link
 from containernet_env.network import factory as network_select
 from containernet_env.network import switches
@@ -78,6 +84,7 @@ def test_what_a_run_is_made_by_is_known_before_it(monkeypatch: pytest.MonkeyPatc
         (DirectionSpec(MS, MBIT, uplink="host"), "takes the frames from their host"),
         (DirectionSpec(queue_frames=9), "without a bandwidth"),
         (DirectionSpec(seed=1), "seed"),
+        (DirectionSpec(duplication_ratio=0.1), "duplication"),
     ],
 )
 def test_what_its_links_cannot_do_is_refused_with_the_link_and_the_reason(direction: DirectionSpec, words: str) -> None:

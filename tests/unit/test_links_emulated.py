@@ -13,7 +13,15 @@ import pytest
 
 from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
 from containernet_env.containernet.links import wrap
-from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
+from containernet_env.model.link import (
+    CoDel,
+    DirectionSpec,
+    FqCoDel,
+    GilbertElliottLoss,
+    IndependentLoss,
+    Jitter,
+    LinkSpec,
+)
 from containernet_env.network import factory as factory_module
 from containernet_env.network.emulator import EmulatedLink, EmulatorFabric
 from containernet_env.network.factory import LinkFactory, Place
@@ -106,9 +114,19 @@ def test_what_a_host_sends_waits_at_the_host_and_a_change_reaches_it(kernel: Fak
     assert kernel.commands[-1].endswith("bfifo limit 9000")
 
 
+def test_with_a_queue_discipline_frames_wait_in_the_network(kernel: FakeKernel) -> None:
+    link, _ = link_of(LinkSpec(DirectionSpec(0, MBIT, 50, aqm=CoDel())))
+    assert kernel.commands == [] and link.read_back().a_to_b.uplink == "network"
+    link.change_directions({"a_to_b": {"aqm": None}})
+    assert kernel.commands[-1].endswith("pfifo limit 50") and link.read_back().a_to_b.uplink == "host"
+    link.change_directions({"a_to_b": {"aqm": CoDel()}})
+    assert link.read_back().a_to_b.uplink == "network"
+
+
 def test_a_direction_is_read_back_as_the_emulator_holds_it(kernel: FakeKernel) -> None:
     bursts = DirectionSpec(10**6, jitter=Jitter("uniform", 1000), loss=GilbertElliottLoss(0.1, 0.2, 0.0, 0.9), seed=1)
-    queued = DirectionSpec(0, MBIT, None, 9000, loss=IndependentLoss(0.1), seed=2, overhead_bytes=24)
+    spiced = {"duplication_ratio": 0.1, "corruption_ratio": 0.2, "aqm": FqCoDel(1, 2, False, 3, 300)}
+    queued = DirectionSpec(0, MBIT, None, 9000, loss=IndependentLoss(0.1), seed=2, overhead_bytes=24, **spiced)
     link, emulator = link_of(LinkSpec(bursts, queued))
     assert link.read_back() == LinkSpec(bursts, queued)
     made = emulator.requests[1][1]

@@ -13,7 +13,14 @@ import pytest
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.hosts import netns
-from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
+from containernet_env.model.link import (
+    CoDel,
+    DirectionSpec,
+    GilbertElliottLoss,
+    IndependentLoss,
+    Jitter,
+    LinkSpec,
+)
 from containernet_env.network import kernel
 from containernet_env.network.interface import Interface
 from containernet_env.network.link import check_held
@@ -64,6 +71,9 @@ UNFAITHFUL: dict[str, list[dict[str, Any]]] = {
     "jitter with a bandwidth": [RATED | {"delay_ns": MS, "jitter": UNIFORM}],
     "loss with a bandwidth": [RATED | {"loss": IndependentLoss(0.1)}],
     "seed": [{"seed": 1}],
+    "duplication": [{"duplication_ratio": 0.1}],
+    "corruption": [{"corruption_ratio": 0.1}],
+    "queue discipline": [RATED | {"aqm": CoDel()}],
     "takes the frames from their host": [RATED | {"delay_ns": MS, "uplink": "host"}],
     "HTB holds the frames": [RATED | {"uplink": "network"}],
     "no frame ever waits": [{"delay_ns": MS, "queue_frames": 5}, {"queue_bytes": 5000}],

@@ -14,7 +14,9 @@ from containernet_env.base.errors import UsageError
 from containernet_env.containernet.links import link_spec, shaping, split
 from containernet_env.model.backends import FRAME_MEMORY_BYTES, frame_memory_note, most_held_bytes
 from containernet_env.model.link import (
+    CoDel,
     DirectionSpec,
+    FqCoDel,
     GilbertElliottLoss,
     IndependentLoss,
     Jitter,
@@ -82,11 +84,16 @@ def test_keywords_mean_what_they_mean_to_mininet() -> None:
     of_first = DirectionSpec(3 * MS, jitter=Jitter("uniform", MS, reorder=True), loss=IndependentLoss(0.015))
     ends = LinkSpec(DirectionSpec(3 * MS, 2_500_000_000, 50), DirectionSpec(1_500_000, None, 50))
     lossy = LinkSpec(of_first, DirectionSpec(3 * MS))
+    spiced = LinkSpec(
+        DirectionSpec(duplication_ratio=0.01, corruption_ratio=0.5, aqm=CoDel()),
+        DirectionSpec(duplication_ratio=0.01, aqm=FqCoDel(flows=8)),
+    )
     cases: list[tuple[Any, Any, Any, LinkSpec]] = [
         ({"delay": "100ms", "bw": 1, "use_htb": True}, {}, {}, LinkSpec.symmetric(100 * MS, 10**6)),
         # What an end sends goes before.
         ({"delay": "3ms", "max_queue_size": 50}, {"bw": 2500}, {"delay": "1.5ms"}, ends),
         ({"delay": "3ms", "jitter": "1ms"}, {"loss": 1.5}, {"jitter": "0ms"}, lossy),
+        ({"duplication": 0.01, "aqm": "codel"}, {"corruption": 0.5}, {"aqm": {"kind": "fq_codel", "flows": 8}}, spiced),
     ]
     for both, first, second, spec in cases:
         assert link_spec(both, first, second, "link a-b") == spec
@@ -94,6 +101,9 @@ def test_keywords_mean_what_they_mean_to_mininet() -> None:
 
 REFUSED: dict[str, list[dict[str, Any]]] = {
     "did you mean delay": [{"dealy": "1ms"}],
+    "is not one of the choices": [{"aqm": "red"}, {"aqm": {"kind": "red"}}],
+    "aqm.flows is not a known key": [{"aqm": {"kind": "codel", "flows": 8}}],
+    "from 0 to 1": [{"duplication": 1.5}, {"corruption": "1%"}],
     "unknown keyword bandwidth": [{"bandwidth": 3}],
     "with its unit": [{"delay": "5"}, {"delay": 5}, {"jitter": "1"}],
     "allowed": [{"delay": "-1ms"}],

@@ -133,6 +133,10 @@ LINKS: list[dict[str, Any]] = [
     *({"queue": queue} for queue in (0, "5", "0b", 1.5, "64 k", "64KB")),
     *({"overhead": 1001}, {"overhead": "24b"}, {"uplink": "switch"}, {"from_switch": {"uplink": "host"}}),
     *({"seed": seed} for seed in (-1, 2**53, None)),
+    *({"duplication": 1.1}, {"corruption": "1%"}, {"aqm": "red"}, {"aqm": {"target": "5ms"}}, {"aqm": "codle"}),
+    {"aqm": {"kind": "codel", "flows": 8, "target": 5, "interval": "0s"}},
+    {"aqm": {"kind": "fq_codel", "flows": 0, "quantum": 100, "ecn": 1}},
+    {"aqm": "codel", "uplink": "host"},
     *({"delay": "3ms"}, {"los": 0.1}, {"bw": 5}, {"latency": "3ms"}, {"max_queue_size": 5}, {"to_switch": 5}),
     *({"to_switch": {}, "loss": 0.1}, {"to_switch": {"bandwidth": 5}, "from_switch": {"bandwidth": 5}}),
 ]
@@ -140,7 +144,7 @@ LINKS: list[dict[str, Any]] = [
 
 LINK_HOSTS: list[dict[str, Any]] = [
     *(NODE | {"link": link} for link in (*LINKS, 5, None)),
-    NODE | {"bandwidth": "unlimited", "link": {"queue": 5, "overhead": 24, "uplink": "network"}},
+    NODE | {"bandwidth": "unlimited", "link": {"queue": 5, "overhead": 24, "uplink": "network", "aqm": "codel"}},
     HOST | {"link": {}},
     HOST | {"bandwidth": 5, "link": {"to_switch": {"delay": "3ms"}, "from_switch": {}}},
     NODE | {"mem": 5, "link": {"delay": "3ms", "loss": 2, "seed": "x"}},
