@@ -243,7 +243,8 @@ def _links_table(links: Iterable[Link]) -> Table:
         for link in links
         for a, b, direction in ((link.a, link.b, link.spec.a_to_b), (link.b, link.a, link.spec.b_to_a))
     ]
-    names = dict.fromkeys(("delay", "bandwidth", *(name for _, _, words in directions for name in words)))
+    places = {name: place for _, _, words in directions for place, name in enumerate(words)}
+    names = dict.fromkeys(("delay", "bandwidth", *sorted(places, key=lambda name: places[name])))
     shown = table("from", "to", *(f">{name}" if name in _AT_RIGHT else name for name in names))
     for a, b, words in directions:
         shown.add_row(a, b, *(_property(words, name) for name in names))

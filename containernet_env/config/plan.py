@@ -14,9 +14,10 @@ from containernet_env.base.errors import UsageError
 from containernet_env.base.units import format_number
 from containernet_env.model.backends import EngineChoice, LinksChoice, ProfileKind, SwitchesChoice
 from containernet_env.model.config import DILATION_MAX, Config, StoreChoice
-from containernet_env.model.link import SEED_MAX
+from containernet_env.model.link import SEED_MAX, DirectionSpec
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.model.topology import HostRole, Link, RttExpectation, Switch, Topology
+from containernet_env.model.usage import SIDES
 from containernet_env.stores.cluster import Waits
 from containernet_env.stores.store import Store, Timing
 
@@ -355,6 +356,22 @@ def link_values(link: Link) -> dict[str, Any]:
 
 
 _DIGITS = 12
+_ALWAYS_HASHED = {
+    *("delay_ns", "rate_bps", "queue_frames", "queue_bytes", "jitter", "loss", "seed", "default_queue_frames"),
+    *("overhead_bytes", "uplink"),
+}
+
+
+def _hashed_link(link: Link) -> dict[str, Any]:
+    """Of later properties, their defaults leave the hash as it was before there were such properties."""
+    values = link_values(link)
+    for side in SIDES:
+        values[side] = {
+            name: value
+            for name, value in values[side].items()
+            if name in _ALWAYS_HASHED or value != DirectionSpec.__dataclass_fields__[name].default
+        }
+    return values
 
 
 def config_hash(plan: Plan) -> str:
@@ -383,7 +400,7 @@ def config_hash(plan: Plan) -> str:
     choices = [plan.options.engine, plan.options.switches]
     # Where a value came from is no part of the experiment.
     timing = {name: value for name, value in plan.timing.values.items() if not name.endswith("_from")}
-    links = [link_values(link) for link in plan.links]
+    links = [_hashed_link(link) for link in plan.links]
     # Members are started otherwise, and stopped for each sample.
     options = plan.options
     profile = [{"kinds": options.profile, "member": options.profile_member}] if options.profile else []
