@@ -19,8 +19,8 @@ EventHandler = Callable[[str, str], None]
 
 
 _LEFT_OPEN = ("queue_frames", "queue_bytes", "seed", "uplink")
-# Fields that `check_held` does not compare exactly, or not at all.
-_JUDGED = {*_LEFT_OPEN, "delay_ns", "rate_bps", "overhead_bytes", "jitter", "loss", "default_queue_frames"}
+# Fields that `check_held` does not compare exactly, or not at all: a trace is followed only while a scenario runs.
+_JUDGED = {*_LEFT_OPEN, "delay_ns", "rate_bps", "overhead_bytes", "jitter", "loss", "default_queue_frames", "trace"}
 
 
 def check_held(
