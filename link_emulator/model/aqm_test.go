@@ -163,6 +163,12 @@ func TestWithALongTargetCoDelIsAFIFO(t *testing.T) {
 		never := fifo
 		never.AQM = AQM{Kind: CoDel, TargetNS: MaxDelayNS, IntervalNS: MaxDelayNS}
 		lines := []*bench{newBench(fifo), newBench(never)}
+		if seed%2 == 1 {
+			times, delays := steps(random, 50, func() int64 { return fifo.Jitter.ReachNS() + random.Int64N(4*ms) })
+			for _, b := range lines {
+				b.Follow(0, Traces{Delay: newTrace(t, DelayTrace, 0, times, delays)})
+			}
+		}
 		nowNS, gapNS := int64(0), 1+random.Int64N(40_000)
 		for range 1000 {
 			nowNS += random.Int64N(gapNS)
@@ -181,6 +187,14 @@ func TestWithALongTargetCoDelIsAFIFO(t *testing.T) {
 		assert.Must(t, slices.Equal(lines[0].dropped, lines[1].dropped) && slices.Equal(lines[0].out, lines[1].out),
 			"seed %d: %+v: not as without CoDel", seed, fifo)
 	}
+}
+
+// TestATraceOfTheRateGoesWithoutADiscipline: frames would wait behind its decisions.
+func TestATraceOfTheRateGoesWithoutADiscipline(t *testing.T) {
+	traces := Traces{Rate: newTrace(t, RateTrace, 0, []int64{0}, []int64{1e6})}
+	aqm := AQM{Kind: CoDel, TargetNS: 1, IntervalNS: 1}
+	assert.That(t, traces.Check(Params{RateBPS: 1e6, AQM: aqm}) != nil, "taken")
+	assert.OK(t, traces.Check(Params{RateBPS: 1e6}))
 }
 
 // rfc is a queue with CoDel or FQ-CoDel in the words of the RFCs: lists of frames, and time that goes from departure to

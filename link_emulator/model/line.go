@@ -71,7 +71,7 @@ type Line struct {
 	rate        int64  // of the last accepted frame; depart and last are in its fractions
 	delays      Delays
 	following   following // see trace.go
-	room        *room // where frames wait before they are accepted; nil: FIFO
+	room        *room     // where frames wait before they are accepted; nil: FIFO
 
 	ring    []Frame // power of two; positions below are absolute and masked
 	head    uint64  // oldest frame on the line

@@ -134,6 +134,7 @@ def test_what_does_not_go_with_a_trace_is_refused(folder: Path) -> None:
         folder, {"delay": "sat.csv"}, jitter=jitter
     )
     assert 'uplink: cannot follow a trace; got "host"' in refusal(folder, {"bandwidth": "up.csv"}, uplink="host")
+    assert "aqm: goes with a constant bandwidth only" in refusal(folder, {"bandwidth": "up.csv"}, aqm="codel")
     unlimited = refusal(folder, {"bandwidth": "up.csv"}, bandwidth="unlimited")
     assert "trace.bandwidth: has nothing to return to" in unlimited
 
