@@ -24,6 +24,7 @@ from containernet_env.model.proof import directions_text
 from containernet_env.model.scenario import NEAREST, Scenario
 from containernet_env.model.topology import PROBE_FRAME_BYTES, Hop, Link, RttExpectation, Topology
 from containernet_env.network.gate import plan_for
+from containernet_env.report.network import matrix_of
 from containernet_env.results import capacity
 from containernet_env.results.capacity import Carried, by_emulator, carried, helps_text, rounded
 from containernet_env.runs import machine
@@ -191,12 +192,26 @@ def _rtt_table(plan: Plan, width: int) -> Table:
     figure = max(len(format_ms(pair.expected_ns)) for pair in plan.rtt)
     needed = max(map(len, names)) + sum(2 + max(len(name), figure) for name in names[1:])
     if needed > width:
-        return _rtt_groups(plan.rtt)
+        return _rtt_of_places(plan) or _rtt_groups(plan.rtt)
     by_pair = {(pair.a, pair.b): format_ms(pair.expected_ns) for pair in plan.rtt}
     shown = table("", *(f">{name}" for name in names[1:]))
     for row in names[:-1]:
         # RTT has no direction: the upper half is sufficient.
         shown.add_row(row, *(by_pair.get((row, column), "") for column in names[1:]))
+    return shown
+
+
+_MOST_GROUPS = 12
+
+
+def _rtt_of_places(plan: Plan) -> Table | None:
+    """Every pair of places, both ways apart, where there are several places and not too many."""
+    found = matrix_of(plan.topology)
+    if len(plan.switches) == 1 or len(found.groups) > _MOST_GROUPS:
+        return None
+    shown = table("from", "to", ">ms", ">there", ">back")
+    for a, b, *ways in found.numbers():
+        shown.add_row(a, b, *ways[:3])
     return shown
 
 

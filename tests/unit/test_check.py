@@ -90,6 +90,10 @@ def test_many_hosts_are_summed_up_instead_of_a_wide_matrix(tmp_path):
     lines = answer("check", path, path=path).splitlines()
     assert max(map(len, lines)) < 120
     assert sum(int(line.split()[1]) for line in lines if " - " in line) == 41 * 40 // 2
+    nodes = [{"site": site, "count": 20, "mem": "64m", "cpus": 1, "bandwidth": "unlimited"} for site in ("eu", "us")]
+    path.write_text(json.dumps({"nodes": nodes, "rtt": {"eu>us": "40ms", "us>eu": "35ms"}}))
+    lines = [line.split() for line in answer("check", path, path=path).splitlines()]
+    assert ["eu", "us", "75.000", "40.000", "35.000"] in lines
 
 
 def test_a_plan_fits_a_narrow_terminal():
