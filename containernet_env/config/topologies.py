@@ -450,7 +450,7 @@ def _timing_findings(validated: Validated[RawConfig]) -> Iterator[Finding]:
 
 def _timing_problems(config: Config, section: str) -> Iterator[Finding]:
     try:
-        store_of(config).timing(config, network_of(config).largest_member_rtt())
+        store_of(config).timing(config, network_of(config, queues=False).largest_member_rtt())
     except ConfigError as error:
         for problem in error.problems:
             yield Finding((section, "election_timeout"), problem.message, problem.got, problem.allowed)

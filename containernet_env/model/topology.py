@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 from random import Random
 from typing import Literal
 
@@ -83,32 +83,49 @@ class RttExpectation:
     frame_bytes: int = PROBE_FRAME_BYTES
 
 
-def way_to(
-    end: str,
-    directions: Mapping[str, Mapping[str, DirectionSpec]],
-    is_direct: bool = False,
-    down: Collection[frozenset[str]] = (),
-) -> dict[str, str]:
-    """For every other node that is connected with ``end``, the next one on the way there (Dijkstra, from the end).
+Ways = dict[str, tuple[tuple[int, int, int], str]]
+"""For each node, what the way from it to an end costs, and the next node on it; nearer ones come first."""
+
+
+def way_to(end: str, directions: Mapping[str, Mapping[str, DirectionSpec]], is_direct: bool = False) -> dict[str, str]:
+    """For every other node that is connected with ``end``, the next one on the way there.
 
     ``directions``: for each node, its neighbours and the direction that leads there; ``is_direct``: see `Topology`.
+    """
+    ways = _ways({end: ((0, 0, 0), end)}, directions, is_direct)
+    return {node: following for node, (_, following) in ways.items() if node != end}
+
+
+def _ways(
+    known: Ways,
+    directions: Mapping[str, Mapping[str, DirectionSpec]],
+    is_direct: bool,
+    down: Collection[frozenset[str]] = (),
+) -> Ways:
+    """The ways that are known, and those of all other nodes that are connected (Dijkstra, from the end).
+
     ``down``: the ends of links that are taken only where there is no other way, as few as possible.
     """
-    way: dict[str, str] = {}
-    order = {name: number for number, name in enumerate(directions)}
-    waiting = [((0, 0, 0), order[end], end, end)]
+    ways = dict(known)
+    waiting: list[tuple[tuple[int, int, int], str, str]] = []
+
+    def offer(node: str, following: str) -> None:
+        downs, first, second = ways[following][0]
+        delay_ns = directions[node][following].delay_ns
+        step = (1, delay_ns) if is_direct else (delay_ns, 1)
+        cost = downs + (frozenset((node, following)) in down), first + step[0], second + step[1]
+        heapq.heappush(waiting, (cost, node, following))
+
+    for node in directions.keys() - known.keys():
+        for following in directions[node].keys() & known.keys():
+            offer(node, following)
     while waiting:
-        cost, _, node, following = heapq.heappop(waiting)
-        if node in way:
-            continue
-        way[node] = following
-        for other in directions[node]:
-            delay_ns = directions[other][node].delay_ns
-            step = (1, delay_ns) if is_direct else (delay_ns, 1)
-            further = (cost[0] + (frozenset((node, other)) in down), cost[1] + step[0], cost[2] + step[1])
-            heapq.heappush(waiting, (further, order[other], other, node))
-    del way[end]
-    return way
+        cost, node, following = heapq.heappop(waiting)
+        if node not in ways:
+            ways[node] = cost, following
+            for other in directions[node].keys() - ways.keys():
+                offer(other, node)
+    return ways
 
 
 class Topology:
@@ -134,17 +151,21 @@ class Topology:
         self.links = tuple(links)
         self.is_direct = is_direct
         self.reroutes = reroutes
+        self._longest_rtts_ns: dict[str, int] | None = None
         self._hosts_by_name = {host.name: host for host in self.hosts}
         # For each node, its neighbours and the direction that leads there.
         self._directions: dict[str, dict[str, DirectionSpec]] = {}
         self._names: dict[frozenset[str], str] = {}  # of links, by their ends
-        self._ways: dict[tuple[str, frozenset[str]], dict[str, str]] = {}
+        self._ends: dict[str, frozenset[str]] = {}  # of links, by their names
+        self._ways: dict[tuple[str, frozenset[str]], Ways] = {}
         for name in [host.name for host in self.hosts] + [switch.name for switch in self.switches]:
             if name in self._directions:
                 raise ValueError(f"two nodes are called {name!r}")
             self._directions[name] = {}
         for link in self.links:
             self._join(link)
+        between = {switch.name for switch in self.switches}
+        self._core = {at: {to: side for to, side in self._directions[at].items() if to in between} for at in between}
         self._check_connected()
 
     @property
@@ -172,7 +193,7 @@ class Topology:
 
     def links_of(self, hops: Iterable[Hop]) -> list[str]:
         """The names of the links that these are directions of."""
-        return [self._names[frozenset((hop.sender, hop.receiver))] for hop in hops]
+        return [self._name(hop.sender, hop.receiver) for hop in hops]
 
     def crossed(self, a: str, b: str, down: Iterable[str] = ()) -> set[str]:
         """The names of the links that frames take from ``a`` to ``b`` and back."""
@@ -205,14 +226,45 @@ class Topology:
 
         With ``reroutes`` also while any one link between switches is down.
         """
+        if self._longest_rtts_ns is None:
+            self._longest_rtts_ns = self._find_longest_rtts_ns()
+        return dict(self._longest_rtts_ns)
+
+    def _find_longest_rtts_ns(self) -> dict[str, int]:
         longest = dict.fromkeys((link.name for link in self.links), 0)
-        between = {link.name for link in self.between if self.reroutes}
-        for one, two in combinations(self._hosts_by_name, 2):
-            for down in ((), *((name,) for name in self.crossed(one, two) & between)):
-                hops = (*self.hops(one, two, down), *self.hops(two, one, down))
-                rtt_ns = sum(hop.spec.longest_delay_ns for hop in hops)
-                for name in self.links_of(hops):
-                    longest[name] = max(longest[name], rtt_ns)
+
+        def cross(one: str, two: str, rtt_ns: int) -> None:
+            name = self._name(one, two)
+            longest[name] = max(longest[name], rtt_ns)
+
+        # Hosts of one switch differ in their own links alone, whose round trips these are.
+        behind: dict[str, dict[str, int]] = {}
+        for host in self._hosts_by_name:
+            [switch] = self._directions[host]
+            behind.setdefault(switch, {})[host] = self._most_ns(host, switch) + self._most_ns(switch, host)
+        own_ns = {switch: max(hosts.values()) for switch, hosts in behind.items()}
+        beyond_ns = dict.fromkeys(behind, 0)
+        usual = {end: self._way_to(end) for end in behind}
+        usual_ns = {end: self._sums_ns(ways) for end, ways in usual.items()}
+        for down in (frozenset[str](), *(frozenset([link.name]) for link in self.between if self.reroutes)):
+            ways = {end: self._way_to(end, down) for end in behind}
+            new_ns = {end: self._sums_ns(found) for end, found in ways.items() if found is not usual[end]}
+            ns = {**usual_ns, **new_ns}
+            others = {at for end in new_ns for at in behind if ns[end][at] != usual_ns[end][at]}
+            for end in {*new_ns, *others} if down else behind:
+                rtts_ns = {at: own_ns[at] + ns[end][at] + ns[at][end] for at in behind if at != end}
+                beyond_ns[end] = max(beyond_ns[end], *rtts_ns.values(), 0)
+                # From the leaves of the tree of all ways to this end: the longest of those that come over a link.
+                for at, (_, following) in reversed(ways[end].items()):
+                    if at in rtts_ns:
+                        cross(at, following, rtts_ns[at] + own_ns[end])
+                        if following != end:
+                            rtts_ns[following] = max(rtts_ns.get(following, 0), rtts_ns[at])
+        for switch, hosts in behind.items():
+            for one, two in permutations(hosts, 2):
+                cross(one, switch, hosts[one] + hosts[two])
+            for host in hosts if len(behind) > 1 else ():
+                cross(host, switch, hosts[host] + beyond_ns[switch])
         return longest
 
     @property
@@ -235,7 +287,7 @@ class Topology:
         """For each switch, by every other one: the link that frames take next to reach it."""
         switches = [switch.name for switch in self.switches]
         ways = {to: self._way_to(to, frozenset(down)) for to in switches}
-        return {at: {to: self._names[frozenset((at, ways[to][at]))] for to in switches if to != at} for at in switches}
+        return {at: {to: self._name(at, ways[to][at][1]) for to in switches if to != at} for at in switches}
 
     def longest_rtt_ns(self) -> int:
         """The longest round trip of full frames that meet no others, between any two hosts; 0 of one host."""
@@ -257,7 +309,9 @@ class Topology:
             replace(link, spec=LinkSpec(*(_with_queue(side, rtts_ns[link.name]) for side in link.spec.sides)))
             for link in self.links
         ]
-        return self.with_links(links)
+        made = self.with_links(links)
+        made._longest_rtts_ns = rtts_ns  # no delay is another one
+        return made
 
     def with_links(self, links: Iterable[Link]) -> Topology:
         """The same nodes, joined by other links."""
@@ -265,20 +319,49 @@ class Topology:
 
     def _nodes(self, a: str, b: str, down: Iterable[str] = ()) -> list[str]:
         """The nodes on the way from ``a`` to ``b``, both included."""
-        nodes, way = [a], self._way_to(b, frozenset(down))
+        if a == b:
+            return [a]
+        if a in self._hosts_by_name:
+            return [a, *self._nodes(next(iter(self._directions[a])), b, down)]
+        if b in self._hosts_by_name:
+            return [*self._nodes(a, next(iter(self._directions[b])), down), b]
+        nodes, ways = [a], self._way_to(b, frozenset(down))
         while nodes[-1] != b:
-            nodes.append(way[nodes[-1]])
+            nodes.append(ways[nodes[-1]][1])
         return nodes
+
+    def _name(self, one: str, two: str) -> str:
+        """Of the link between two nodes."""
+        return self._names[frozenset((one, two))]
+
+    def _most_ns(self, at: str, to: str) -> int:
+        return self._directions[at][to].longest_delay_ns
+
+    def _sums_ns(self, ways: Ways) -> dict[str, int]:
+        """For each node, the most that delay and jitter make of the way from it."""
+        found: dict[str, int] = {}
+        for at, (_, following) in ways.items():
+            found[at] = found[following] + self._most_ns(at, following) if found else 0
+        return found
 
     def _round_trip(self, a: str, b: str) -> Iterator[DirectionSpec]:
         yield from self.path(a, b)
         yield from self.path(b, a)
 
-    def _way_to(self, end: str, down: frozenset[str] = frozenset()) -> Mapping[str, str]:
+    def _way_to(self, end: str, down: frozenset[str] = frozenset()) -> Ways:
+        """The ways of all switches to one of them."""
         key = end, down if self.reroutes else frozenset()
         if key not in self._ways:
-            ends = [ends for ends, name in self._names.items() if name in key[1]]
-            self._ways[key] = way_to(end, self._directions, self.is_direct, ends)
+            known: Ways = {end: ((0, 0, 0), end)}
+            ends = {self._ends[name] for name in key[1] if name in self._ends}
+            usual = self._way_to(end) if key[1] else known
+            # Ways without the links that are down stay the best ones.
+            if not key[1] or any(usual[at][1] == to for pair in ends for at, to in permutations(pair)):
+                for at, (cost, following) in usual.items():
+                    if following in known and frozenset((at, following)) not in ends:
+                        known[at] = cost, following
+                usual = _ways(known, self._core, self.is_direct, ends)
+            self._ways[key] = usual
         return self._ways[key]
 
     def _join(self, link: Link) -> None:
@@ -289,26 +372,30 @@ class Topology:
             raise ValueError(f"link {link.name!r} joins nodes that are joined already")
         self._directions[link.a][link.b] = link.spec.a_to_b
         self._directions[link.b][link.a] = link.spec.b_to_a
-        self._names[frozenset((link.a, link.b))] = link.name
+        ends = frozenset((link.a, link.b))
+        self._names[ends], self._ends[link.name] = link.name, ends
 
     def _check_connected(self) -> None:
         for host in self.hosts:
             if len(self._directions[host.name]) != 1:
                 raise ValueError(f"host {host.name!r} has {len(self._directions[host.name])} links, not one")
+            if not self._directions[host.name].keys() <= self._core.keys():
+                raise ValueError(f"host {host.name!r} has no link to a switch")
         if not self._directions:
             return
         start = next(iter(self._directions))
-        seen = {start, *self._way_to(start)}
+        seen = {start, *way_to(start, self._directions)}
         missing = [name for name in self._directions if name not in seen]
         if missing:
             raise ValueError(f"not connected: {', '.join(missing)}")
 
 
-def network_of(config: Config) -> Topology:
+def network_of(config: Config, queues: bool = True) -> Topology:
     """The config's network, members first: all hosts on one switch, those of each site on a switch of its name, or
     each on the switch that it names.
 
-    Sites that have a link use it, whatever a way over others takes. See ``Topology.with_queues``.
+    Sites that have a link use it, whatever a way over others takes. With ``queues`` see
+    ``Topology.with_queues``; they change no round trip.
     """
     prefix_length = config.subnet.prefixlen
     hosts = [Host(node.name, "member", node.ip, prefix_length) for node in config.nodes]
@@ -316,7 +403,8 @@ def network_of(config: Config) -> Topology:
     links = [Link(node.name, node.site or node.switch or SWITCH_NAME, node.link) for node in config.hosts]
     links += [Link(link.a, link.b, link.spec) for link in config.switch_links]
     switches = [Switch(name) for name in config.sites or config.switches or (SWITCH_NAME,)]
-    return Topology(hosts, switches, links, not config.switches, config.reroute).with_queues()
+    network = Topology(hosts, switches, links, not config.switches, config.reroute)
+    return network.with_queues() if queues else network
 
 
 def _with_queue(direction: DirectionSpec, rtt_ns: int) -> DirectionSpec:

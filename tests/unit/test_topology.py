@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Address
+from itertools import combinations, product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from containernet_env.model import topology as topologies
 from containernet_env.model.link import DirectionSpec, Jitter, LinkSpec
 from containernet_env.model.topology import PROBE_FRAME_BYTES, Host, Link, Switch, Topology
 
@@ -98,6 +100,52 @@ def test_of_several_paths_the_fastest_is_taken_or_the_one_of_the_fewest_links(da
         assert pair.propagation_ns == sum(hop.delay_ns for hop in both)
 
 
+def most_ns(hops):
+    return sum(hop.spec.delay_ns + (hop.spec.jitter.reach_ns if hop.spec.jitter else 0) for hop in hops)
+
+
+@given(st.data(), st.integers(1, 5), st.integers(1, 5), st.booleans(), st.booleans())
+def test_ways_around_links_that_are_down_are_those_of_a_network_without_them(data, count, hosts, is_direct, reroutes):
+    sides = st.builds(DirectionSpec, st.integers(1, 9), jitter=st.none() | st.just(Jitter("uniform", 1)))
+    specs = st.builds(LinkSpec, sides, sides)
+    numbers = st.integers(0, count - 1)
+    own = [Link(f"h{n}", f"s{data.draw(numbers)}", data.draw(specs)) for n in range(hosts)]
+    pairs = [(a, b) for b in range(count) for a in range(b) if a == b - 1 or data.draw(st.booleans())]
+    between = [Link(f"s{a}", f"s{b}", data.draw(specs)) for a, b in pairs]
+    switches = [Switch(f"s{n}") for n in range(count)]
+
+    def made(links):
+        return Topology([host(n) for n in range(hosts)], switches, own + links, is_direct, reroutes)
+
+    topology = made(between)
+    downs = [[], *([link.name] for link in between if reroutes)]
+    for down in downs:
+        try:
+            without = made([link for link in between if link.name not in down])
+        except ValueError:
+            continue  # some have no other way
+        assert topology.routes(down) == without.routes()
+    longest = dict.fromkeys((link.name for link in topology.links), 0)
+    for down, (a, b) in product(downs, combinations(range(hosts), 2)):
+        hops = (*topology.hops(f"h{a}", f"h{b}", down), *topology.hops(f"h{b}", f"h{a}", down))
+        for name in topology.links_of(hops):
+            longest[name] = max(longest[name], most_ns(hops))
+    assert topology.longest_rtts_ns() == topology.with_queues().longest_rtts_ns() == longest
+
+
+def test_ways_around_every_link_of_a_large_ring_are_found_with_little_work(monkeypatch):
+    made, count = [], 64
+    ways = topologies._ways
+    monkeypatch.setattr(topologies, "_ways", lambda *given: made.append(given[0]) or ways(*given))
+    ring = {(n, (n + 1) % count): (10 + n, 20 + n) for n in range(count)}
+    switches = [Switch(f"s{n}") for n in range(count)]
+    topology = Topology([host(n) for n in range(count)], switches, links_of(ring), reroutes=True).with_queues()
+    found = topology.longest_rtts_ns()
+    assert found["h0-s0"] == max(found.values()) > 0
+    assert len(made) <= count * count + 2, "once for each end and link on the way there"
+    assert sum(map(len, made)) > len(made) * count / 2, "what a link that is down does not change is kept"
+
+
 def test_what_no_network_can_be_is_refused():
     for hosts, switches, links, message in (
         ("aa", ["s1"], [("a", "s1")], "two nodes are called 'a'"),
@@ -106,6 +154,7 @@ def test_what_no_network_can_be_is_refused():
         ("a", ["s1"], [], "has 0 links"),
         ("ab", ["s1", "s2"], [("a", "s1"), ("b", "s2")], "not connected: b, s2"),
         ("a", ["s1"], [("a", "a")], "joined already"),
+        ("ab", [], [("a", "b")], "host 'a' has no link to a switch"),
     ):
         nodes = [Host(name, "etcd", IPv4Address("10.0.0.1"), 24) for name in hosts]
         with pytest.raises(ValueError, match=message):
