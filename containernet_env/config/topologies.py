@@ -397,7 +397,8 @@ def _places(raw: RawConfig) -> tuple[Places, list[Finding]]:
     # The link emulator, the plan and events know links by their names, and events members, too.
     members = [(place, f"{name}-{places.of(node)}") for (place, name), node in zip(raw.names, raw.members, strict=True)]
     links = [((of_links,), f"{link.a}-{link.b}") for link in places.links]
-    findings += _repeated([*links, *members, *raw.names], "name of the link")
+    client = (("client", of_host), f"{kinds.CLIENT_NAME}-{places.of(raw.client)}")
+    findings += _repeated([*links, *members, client, *raw.names], "name of the link")
     return places, [*dict.fromkeys(findings)]
 
 

@@ -221,6 +221,10 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a name of the shell": {"nodes": at("a"), "switches": ["a", "link", "A"]},
     "a member called as a switch": {"nodes": at("a", name="b"), "switches": ["a", "b"], "links": {"a-b": "1ms"}},
     "a member called as a link": {"nodes": at("a", name="a-b"), "switches": ["a", "b"], "links": {"a-b": "1ms"}},
+    "a link called as the client's": {
+        "nodes": at("b"), "switches": ["benchmark-a", "b", "a-b"], "client": {"switch": "a-b"},
+        "links": {"benchmark-a>b": "1ms", "b>benchmark-a": "1ms", "a-b>b": "1ms", "b>a-b": "1ms"},
+    },
     "no other way": {"nodes": at("a"), "switches": ["a", "b"], "links": {"a-b": "1ms"}, "reroute": True},
     "no switches at all": {"nodes": [HOST | OWN], "reroute": True},
     "no bandwidth": {"nodes": [HOST | {"switch": "a"}], "switches": ["a"]},
