@@ -395,10 +395,13 @@ def _places(raw: RawConfig) -> tuple[Places, list[Finding]]:
         problems = host.link_problems(*places.link_of(host)) if places.of(host) in places.delays_ns else ()
         findings += [Finding((*host.at, *one.place), one.message, one.got, one.allowed) for one in problems]
     # The link emulator, the plan and events know links by their names, and events members, too.
-    members = [(place, f"{name}-{places.of(node)}") for (place, name), node in zip(raw.names, raw.members, strict=True)]
+    names = [*raw.names, *raw.client_names]
+    own = [
+        (place, f"{name}-{places.of(host)}")
+        for (place, name), host in zip(names, (*raw.members, *raw.loading), strict=True)
+    ]
     links = [((of_links,), f"{link.a}-{link.b}") for link in places.links]
-    client = (("client", of_host), f"{kinds.CLIENT_NAME}-{places.of(raw.client)}")
-    findings += _repeated([*links, *members, client, *raw.names], "name of the link")
+    findings += _repeated([*links, *own, *names], "name of the link")
     return places, [*dict.fromkeys(findings)]
 
 

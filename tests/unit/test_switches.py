@@ -225,6 +225,9 @@ REFUSED: dict[str, dict[str, Any]] = {
         "nodes": at("b"), "switches": ["benchmark-a", "b", "a-b"], "client": {"switch": "a-b"},
         "links": {"benchmark-a>b": "1ms", "b>benchmark-a": "1ms", "a-b>b": "1ms", "b>a-b": "1ms"},
     },
+    "a client called as a link": {
+        "nodes": at("a"), "switches": ["a", "b"], "links": {"a-b": "1ms"}, "clients": [{"name": "a-b", "switch": "a"}],
+    },
     "no other way": {"nodes": at("a"), "switches": ["a", "b"], "links": {"a-b": "1ms"}, "reroute": True},
     "no switches at all": {"nodes": [HOST | OWN], "reroute": True},
     "no bandwidth": {"nodes": [HOST | {"switch": "a"}], "switches": ["a"]},
