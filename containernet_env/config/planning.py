@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from decimal import Decimal
-from itertools import groupby
+from itertools import chain, groupby
 from math import inf
 from statistics import fmean
 
@@ -31,7 +31,7 @@ from containernet_env.model import backends
 from containernet_env.model.backends import check_choices, frame_memory_note
 from containernet_env.model.config import DILATION_MAX, Config, Node
 from containernet_env.model.dilation import slowed
-from containernet_env.model.disruption import AFFECTED, DRAWN_TARGETS, SHAPING, Disruption
+from containernet_env.model.disruption import AFFECTED, DRAWN_TARGETS, SHAPING, Disruption, Targets
 from containernet_env.model.link import MAX_FRAMES, DirectionSpec, product_frames
 from containernet_env.model.scenario import (
     ANY_MEMBER,
@@ -225,8 +225,9 @@ def _check_scenarios(
         if target not in (*any_member, *names)
     ]
     findings += _lacking(config, scenario_set, store)
+    targets = Targets.of(config)
     for place, event in scenario_set.events:
-        refused = _event_refusals(config, topology, event, options)
+        refused = _event_refusals(config, topology, targets, event, options)
         findings += [Finding(place, message, allowed=allowed) for message, allowed in refused]
     for scenario in scenario_set.scenarios:
         if scenario.search is not None and scenario.member in (None, *names):
@@ -268,19 +269,23 @@ def _check_profile(config: Config, options: PlanOptions, store: Store) -> None:
 
 
 def _event_refusals(
-    config: Config, topology: Topology, event: Disruption, options: PlanOptions
+    config: Config, topology: Topology, targets: Targets, event: Disruption, options: PlanOptions
 ) -> Iterator[tuple[str, str]]:
-    names = [node.name for node in config.nodes]
-    words = (*DRAWN_TARGETS, *AFFECTED.values())
-    of_links = event.verb in (*SHAPING, "link_down", "link_up")
-    links = [link.name for link in topology.between] if of_links else []
-    if event.target not in (*words, *names, *links):
-        links_too = ", nor a link between its switches" if links else ""
-        yield f"is not a member of {config.path}{links_too}", ", ".join([*names, *links])
+    names, unknown = targets.members, False
+    for name in (event.target,) if isinstance(event.target, str) else chain.from_iterable(event.target):
+        for refused in _name_refusals(config, targets, replace(event, target=name)):
+            unknown = True
+            yield refused
+    if unknown:
         return
-    if event.target in [link.name for link in topology.unused] and not config.reroute:
+    named = targets.named(event)
+    of_links = bool(named) and {*named} <= {*targets.of_links}
+    if of_links and not config.reroute and not {*named} & topology.used:
         yield "has no effect: no path between two hosts takes it", "a link that some path takes"
-    if event.verb == "partition" and len(names) < 2:
+    if len({*named}) < len(named):
+        twice = ", ".join(dict.fromkeys(name for name in named if named.count(name) > 1))
+        yield f"has members in several sets: {twice}", "each member in one set"
+    if event.verb == "partition" and (len(names) < 2 or (isinstance(event.target, str) and {*named} == {*names})):
         yield "has no other member to be partitioned from", "a topology of two members or more"
     if event.target == "followers" and len(names) < 2:
         yield "does not exist", "a topology of two members or more"
@@ -288,27 +293,51 @@ def _event_refusals(
         yield "would lose its data, which is on tmpfs", f'"data": "disk" in {config.path}, or freeze'
     if event.verb in ("kill", "restart") and options.engine == "containernet":
         yield "cannot be started again by the original Containernet", "the engine builtin, or freeze"
-    for name, reason in _unshapeable(topology, event, options):
+    for name, reason in _unshapeable(topology, named, event, options):
         yield f"is impossible on the link of {name}: {reason}", "a value that fits the rest of that link"
 
 
-def _unshapeable(topology: Topology, event: Disruption, options: PlanOptions) -> Iterator[tuple[str, str]]:
+def _name_refusals(config: Config, targets: Targets, event: Disruption) -> Iterator[tuple[str, str]]:
+    """Why an event's only name means nothing or several things in this topology."""
+    name, is_word = str(event.target), event.target in (*DRAWN_TARGETS, *AFFECTED.values())
+    is_node = name in targets.members or name in targets.places
+    links = len(targets.links_of(name, one_way=">" in name)) if event.of_links else 0
+    place = "switch" if config.switches else "site"
+    if is_word + is_node + links > 1:
+        what = f"{name} is also the name of a node, {place} or link of {config.path}"
+        yield f"may mean several things: {what}", "one meaning"
+    elif not is_word and not targets.named(event):
+        places = [place for place, members in targets.places.items() if members]
+        ways = [link for link in targets.of_links if event.of_links and (event.verb in SHAPING or ">" not in link)]
+        kinds = (
+            ("member", targets.members),
+            (f"{place} with members", places),
+            (f"link between {place}{'es' if config.switches else 's'}", ways),
+        )
+        what = " or ".join(f"a {kind}" for kind, found in kinds if found)
+        yield f"is not {what} of {config.path}", "; ".join(", ".join(found) for _, found in kinds if found)
+
+
+def _unshapeable(
+    topology: Topology, named: Sequence[str], event: Disruption, options: PlanOptions
+) -> Iterator[tuple[str, str]]:
     if event.verb not in SHAPING:
         return
     refusal = backends.containernet_refusal if options.engine == "containernet" else backends.netem_refusal
     by_kernel = options.engine == "containernet" or options.links == "netem"
     members = {member.name for member in topology.members}
+    reasons: dict[str, str] = {}
     for link in topology.links:
-        owner = link.a if link.a in members else link.name
-        if event.target == owner or (event.target in DRAWN_TARGETS and owner in members):
-            for direction in link.spec.sides:
+        for way, direction in zip((f"{link.a}>{link.b}", f"{link.b}>{link.a}"), link.spec.sides, strict=True):
+            name = link.a if link.a in members else way
+            if name in named or (event.target in DRAWN_TARGETS and name in members):
                 try:
                     reason = refusal(made) if (made := event.shaped(direction)) and by_kernel else None
                 except ValueError as error:
                     reason = str(error)
                 if reason is not None:
-                    yield owner, reason
-                    break
+                    reasons.setdefault(name, reason)
+    yield from reasons.items()
 
 
 UNSEEN_NOTE = "external cluster: its CPU, disks and network are not observable, so no row is certainly valid"

@@ -16,7 +16,16 @@ from containernet_env.config.fields import validate_object, written, written_val
 from containernet_env.config.reader import Document, Finding, document_of, json_path, read_document, value_at
 from containernet_env.model import kinds
 from containernet_env.model import load_contract as contract
-from containernet_env.model.disruption import AFFECTED, DRAWN_TARGETS, SHAPING, UNDOING, Disruption, Verb, name_of
+from containernet_env.model.disruption import (
+    AFFECTED,
+    DRAWN_TARGETS,
+    SHAPING,
+    UNDOING,
+    Disruption,
+    Target,
+    Verb,
+    name_of,
+)
 from containernet_env.model.kinds import (
     Chosen,
     Form,
@@ -159,8 +168,21 @@ EVENT_MIN_NS = 200_000_000
 FOR_MIN_NS = 10_000_000
 _LONGEST_NS = contract.MOST["runTimeout"] // 2 * 10**9
 _WHEN, _LENGTH = kinds.duration(EVENT_MIN_NS, _LONGEST_NS), kinds.duration(FOR_MIN_NS, _LONGEST_NS)
+_NAMES = "the name of a member, or of a site or switch, which is its members"
 _CHOSEN, _KILLED, _FROZEN, _PARTITIONED = (
-    kinds.one_of_or_name(*words) for words in (DRAWN_TARGETS, ("killed",), ("frozen",), ("partitioned",))
+    kinds.one_of_or_name(*words, of=_NAMES) for words in (DRAWN_TARGETS, ("killed",), ("frozen",), ("partitioned",))
+)
+_SET = Listed(kinds.one_of_or_name(of=_NAMES), 1, kinds.MAX_NODES, unique=True)
+_PARTED = Chosen(
+    (_CHOSEN, Listed(_SET, 2, kinds.MAX_NODES)),
+    lambda value: Listed(_SET, 2, kinds.MAX_NODES) if isinstance(value, list) else _CHOSEN,
+    write=lambda target: target if isinstance(target, str) else [[*group] for group in target],
+)
+_OF = kinds.one_of_or_name(
+    *DRAWN_TARGETS,
+    "down",
+    of=f'{_NAMES}; or the link between two sites or switches such as "eu-us", or one way "eu>us"',
+    also=f"{kinds.NAME_PATTERN}[->]{kinds.NAME_PATTERN}",
 )
 _TARGETED = ("kill", "restart", "freeze", "thaw", "partition", "heal")
 _OF_LINKS = ("link", *SHAPING)
@@ -187,8 +209,11 @@ class RawEvent(Section):
     restart: str | None = keyed(_KILLED, "which members are started again, on their data", default=None)
     freeze: str | None = keyed(_CHOSEN, "which members are stopped (SIGSTOP)", default=None)
     thaw: str | None = keyed(_FROZEN, "which members go on", default=None)
-    partition: str | None = keyed(
-        _CHOSEN, "which members are cut off from the other members; clients still reach all", default=None
+    partition: Target | None = keyed(
+        _PARTED,
+        "which members are cut off from the other members, or a list of sets of members that are kept apart, others "
+        "being one more set; clients still reach all",
+        default=None,
     )
     heal: str | None = keyed(_PARTITIONED, "which members reach the others again", default=None)
     link: str | None = keyed(kinds.choice("down", "up"), "the members' links are unplugged or plugged in", default=None)
@@ -199,9 +224,7 @@ class RawEvent(Section):
         default=None,
     )
     rate: int | None = keyed(kinds.BANDWIDTH, "bandwidth of the members' links in Mbit/s, each direction", default=None)
-    of: str | None = keyed(
-        kinds.one_of_or_name(*DRAWN_TARGETS, "down", or_link=True), "whose links, or which one", default=None
-    )
+    of: str | None = keyed(_OF, "whose links, or which link between switches", default=None)
 
     @property
     def _actions(self) -> list[str]:
@@ -281,7 +304,7 @@ def written_event(event: Disruption) -> dict[str, Any]:
         return {**times, "link": verb.removeprefix("link_"), "of": event.target}
     if verb in _OF_LINKS:
         return {**times, verb: written_value(keys_of(RawEvent)[verb].form, event.value), "of": event.target}
-    return {**times, verb: event.target}
+    return {**times, verb: written_value(keys_of(RawEvent)[verb].form, event.target)}
 
 
 # "More than 0" to the server; less than this is uniform for any data set.
@@ -426,6 +449,7 @@ class RawBlock(Section):
             yield Refused("would spoil the probes of a search", "only beside total or duration", "events")
         lengths = [length for load in self.load if (length := load.shortest_ns) is not None]
         begun = {event.verb for event in self.events}
+        in_part = any(isinstance(event.partition, str) for event in self.events)
         for event in self.events:
             key, first_ns = ("at", event.at_ns) if event.at_ns is not None else ("every", event.every_ns or 0)
             if lengths and first_ns >= min(lengths):
@@ -435,6 +459,9 @@ class RawBlock(Section):
             if undone is not None and undone not in begun:
                 allowed = f"only beside an event that does: {undone.replace('_', ' ')}"
                 yield Refused("ends what no event begins", allowed, self.below(event, event.target_key))
+            elif event.heal not in (None, AFFECTED["heal"]) and not in_part:
+                allowed = f'"{AFFECTED["heal"]}": sets are kept apart until all of them are healed'
+                yield Refused("ends a part of a partition", allowed, self.below(event, "heal"))
 
 
 @section

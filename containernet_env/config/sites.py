@@ -18,7 +18,7 @@ from containernet_env.config.fields import written
 from containernet_env.config.links import RawDirection, RawHost, without_a_bandwidth
 from containernet_env.config.reader import Finding
 from containernet_env.model import kinds
-from containernet_env.model.config import Config, SwitchLink
+from containernet_env.model.config import Config, SwitchLink, ways_named
 from containernet_env.model.hints import suggestion
 from containernet_env.model.kinds import Chosen, Kind, Listed, Location, Named, Refused, Section, keyed, section
 from containernet_env.model.link import DirectionSpec, LinkSpec
@@ -172,15 +172,14 @@ class _Matrix:
 
     def take_pair(self, key: str, value: int | RawDirection, ways: int) -> None:
         """A pair of places, both ways or one; a time for both is that of so many ways."""
-        place, sign = (self._key, key), ">" if ">" in key else "-"
-        ends = [(key[:at], key[at + 1 :]) for at, letter in enumerate(key) if letter == sign]
-        found = [(a, b) for a, b in ends if a in self._names and b in self._names and a != b]
+        place, is_one_way = (self._key, key), ">" in key
+        found = ways_named(key, self._names)
         if len(found) != 1:
             places = "sites" if self._key == SITES[1] else "switches"
             message = f"may be several pairs of {places}" if found else f"is not a pair of the {places}"
             self.refuse(place, message, f'"{key}"', f"two of {', '.join(self._names)}", at_key=True)
             return
-        way = value if isinstance(value, RawDirection) else DirectionSpec(value if sign == ">" else value // ways)
+        way = value if isinstance(value, RawDirection) else DirectionSpec(value if is_one_way else value // ways)
         if isinstance(way, RawDirection):
             for refused in without_a_bandwidth(way, None):
                 self.refuse((*place, *refused.place), refused.message, allowed=refused.allowed)
@@ -192,7 +191,7 @@ class _Matrix:
         elif way.delay_ns > kinds.DELAY_MAX_NS:
             self.refuse(place, "is out of range", allowed=kinds.DELAY.form)
             return
-        for a, b in found if sign == ">" else (found[0], found[0][::-1]):
+        for a, b in found if is_one_way else (found[0], found[0][::-1]):
             if (a, b) in self._ways:
                 self.refuse(place, f"gives the way from {a} to {b} again", f'"{key}"', "once", at_key=True)
             self._ways[a, b] = way, place

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mininet.log import error, output
-from mininet.node import Host
+from mininet.node import Host, Switch
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError, UsageError
@@ -250,11 +250,12 @@ class LiveLinks:
     def partition(self, sets: Sequence[Iterable[Any]]) -> int:
         """Keep hosts of different sets apart, in place of an earlier partition; hosts in no set reach all others.
 
-        ``sets``: two or more, none empty, no host twice. Frames are dropped on arrival at a host, so those under way
+        ``sets``: two or more, none empty, no host twice; a switch, such as that of a site, stands for all hosts that
+        have a link to it. Frames are dropped on arrival at a host, so those under way
         between two sets are lost; links stay up and carry all traffic. Refused if a host in no
         set forwards between two, as a router or as a bridge.
         """
-        groups = [[self._node(node) for node in group] for group in sets]
+        groups = [[host for node in group for host in self._hosts_at(self._node(node))] for group in sets]
         if len(groups) < 2 or not all(groups):
             raise UsageError("a partition has two or more sets, each of one host or more")
         nodes = [node for group in groups for node in group]
@@ -282,6 +283,13 @@ class LiveLinks:
             at_ns = self.fabric.heal()
             self.parted = ()
         return at_ns
+
+    def _hosts_at(self, node: Any) -> list[Any]:
+        """The hosts that have a link to a switch; any other node itself."""
+        if not isinstance(node, Switch):
+            return [node]
+        ends = [(link.intf1.node, link.intf2.node) for link in self.links]
+        return [*dict.fromkeys(host for two in ends if node in two for host in two if isinstance(host, Host))]
 
     def part_again(self) -> None:
         """Apply the partition to the current links of its hosts."""

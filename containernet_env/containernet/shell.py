@@ -23,6 +23,7 @@ from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError, UsageError
 from containernet_env.containernet.docker import Docker
 from containernet_env.containernet.links import of_file
+from containernet_env.model.config import ways_named
 from containernet_env.model.dilation import emulated, slowed
 from containernet_env.model.hints import suggestion
 from containernet_env.model.link import DirectionSpec
@@ -52,6 +53,17 @@ def timed(change: Callable[[Any, list[str]], tuple[str, int]]) -> Command:
     return carry_out
 
 
+def _link_named(net: Any, words: list[str]) -> tuple[list[str], bool, list[str]]:
+    """The two nodes that a command begins with, or a pair of switches as one word; whether one way; the other words."""
+    if words and words[0] not in net.nameToNode:
+        pairs = ways_named(words[0], [switch.name for switch in net.switches])
+        if len(pairs) > 1:
+            raise UsageError(f"{words[0]!r} may be several pairs: give the two switches as two words")
+        if pairs:
+            return [*pairs[0]], ">" in words[0], words[1:]
+    return words[:2], False, words[2:]
+
+
 def _of_link(change: Callable[..., tuple[str, int]]) -> Command:
     """A command that changes a property of a link, both ways or one way.
 
@@ -61,8 +73,10 @@ def _of_link(change: Callable[..., tuple[str, int]]) -> Command:
     @timed
     @wraps(change)
     def carry_out(net: Any, words: list[str]) -> tuple[str, int]:
+        ends, given, words = _link_named(net, words)
         one_way = words[-1:] == ["one-way"]
-        ends, value = words[:2], words[2 : len(words) - one_way]
+        value = words[: len(words) - one_way]
+        one_way |= given
         if not 1 <= len(value) <= change.__code__.co_argcount - 3:
             raise _usage(change)
         description, at_ns = change(net, ends, {"one_way": one_way}, *value)
@@ -76,19 +90,23 @@ def _of_link(change: Callable[..., tuple[str, int]]) -> Command:
 def _link(net: Any, words: list[str]) -> tuple[str, int]:
     """link NODE NODE up|down|KEY=VALUE... [one-way]: pull the cable between two nodes, or change properties of it
     up, down: plug it in, or pull it: link etcd1 s1 down
-    KEY=VALUE: of a `link` of topology files, both ways or as the first sends: link etcd1 s1 aqm=codel loss=0.01"""
-    match words:
-        case [one, two, "up" | "down" as status]:
-            return f"link {one}-{two} is {status}", net.set_link_up(one, two, status == "up")
-        case [one, two, first, *rest] if "=" in first:
-            one_way = rest[-1:] == ["one-way"]
-            given = words[2 : len(words) - one_way]
+    KEY=VALUE: of a `link` of topology files, both ways or as the first sends: link etcd1 s1 aqm=codel loss=0.01
+    Sites are nodes, and a pair of them is a link for all such commands: link eu us down, link eu-us down; the direction
+    from the first one alone: delay eu>us 10ms"""
+    ends, one_way, rest = _link_named(net, words)
+    match rest:
+        case ["up" | "down" as status] if len(ends) == 2 and not one_way:
+            return f"link {'-'.join(ends)} is {status}", net.set_link_up(*ends, status == "up")
+        case [first, *_] if len(ends) == 2 and "=" in first:
+            given = rest[: len(rest) - (rest[-1] == "one-way")]
+            one_way |= rest[-1] == "one-way"
             values: dict[str, Any] = {}
             for word in given:
                 key, sign, text = word.partition("=")
                 if not sign:
                     raise _usage(_link)
                 values |= of_file(key, _json(text), word)
+            one, two = ends
             where = f"from {one} to {two}" if one_way else f"between {one} and {two}, both ways"
             return f"{' '.join(given)} {where}", net.change_link(one, two, one_way=one_way, **values)
     raise _usage(_link)
@@ -174,7 +192,8 @@ def _number(text: str, allowed: str) -> Decimal:
 
 @timed
 def _partition(net: Any, words: list[str]) -> tuple[str, int]:
-    """partition HOST... | HOST... [| HOST...]: keep sets of hosts apart until heal: partition etcd1 | etcd2 etcd3"""
+    """partition HOST... | HOST... [| HOST...]: keep sets of hosts apart until heal: partition etcd1 | etcd2 etcd3
+    A site or switch stands for the hosts at it, the client too: partition eu | us asia"""
     sets = [part.split() for part in " ".join(words).split("|")]
     if len(sets) < 2 or not all(sets):
         raise _usage(_partition)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from decimal import Decimal
 from ipaddress import IPv4Address, IPv4Network
@@ -149,6 +150,14 @@ class SwitchLink:
     a: str
     b: str
     spec: LinkSpec
+
+
+def ways_named(text: str, places: Collection[str]) -> list[tuple[str, str]]:
+    """The pairs of sites or switches that ``a-b`` (both ways) or ``a>b`` (one way) can mean: several where names have
+    a "-"."""
+    sign = ">" if ">" in text else "-"
+    ends = [(text[:at], text[at + 1 :]) for at, letter in enumerate(text) if letter == sign]
+    return [(a, b) for a, b in ends if a in places and b in places and a != b]
 
 
 ELECTION_MAX_MS = 50_000

@@ -8,10 +8,11 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from containernet_env.base.units import format_duration, format_mbps, format_number
+from containernet_env.model.config import Config, ways_named
 from containernet_env.model.link import FULL_FRAME_BYTES, USUAL_MAX_FRAMES, DirectionSpec, IndependentLoss
 from containernet_env.model.load_result import LoadResult
 
@@ -79,6 +80,12 @@ DRAWN_TARGETS = ("leader", "followers", "random")
 Cause = Literal["event", "for", "end"]
 """Why an event was executed: it is configured, the duration of its event was over, or the scenario had ended."""
 
+Target = str | tuple[tuple[str, ...], ...]
+"""One of the words above or a name; or the sets of names of a partition."""
+Apart = tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+"""Pairs of sets of members that are kept apart."""
+
+_SET = " | "
 _NAME_CHARACTERS = 80
 _LISTED = 6
 
@@ -88,13 +95,14 @@ class Disruption:
     """One event as configured: once, ``at_ns`` after the start of the load, or every ``every_ns`` (the other is
     ``None``), and undone ``for_ns`` later.
 
-    ``target`` is the name of a member or of a link between switches, one of ``DRAWN_TARGETS`` or of ``AFFECTED``.
-    ``value`` is the delay (one way, ns, each direction), the share of frames that is lost, or the rate (bit/s; ``None``
-    is unlimited) of the members' links or of that link.
+    ``target`` is one of ``DRAWN_TARGETS`` or of ``AFFECTED``, or a name (see ``Targets``), or of a partition the sets
+    of names that it keeps apart; without sets it keeps the members of the target apart from all others. ``value`` is
+    the delay (one way, ns, each direction), the share of frames that is lost, or the rate (bit/s; ``None`` is
+    unlimited) of the members' links or of that link.
     """
 
     verb: Verb
-    target: str
+    target: Target
     at_ns: int | None = None
     every_ns: int | None = None
     for_ns: int | None = None
@@ -105,8 +113,18 @@ class Disruption:
         """Verb, value and target, for people: "kill leader", "delay 50ms of etcd1"."""
         value = self.value_text
         if value is not None:
-            return f"{self.verb} {value} of {self.target}"
-        return f"{self.verb.replace('_', ' ')} {self.target}"
+            return f"{self.verb} {value} of {self.target_text}"
+        return f"{self.verb.replace('_', ' ')} {self.target_text}"
+
+    @property
+    def of_links(self) -> bool:
+        """Whether it affects links, so that its target may be one."""
+        return self.verb in SHAPING or self.verb in ("link_down", "link_up")
+
+    @property
+    def target_text(self) -> str:
+        """The target, for people: sets as "eu | us asia"."""
+        return self.target if isinstance(self.target, str) else _SET.join(map(" ".join, self.target))
 
     @property
     def value_text(self) -> str | None:
@@ -129,7 +147,8 @@ class Disruption:
     def label(self) -> str:
         """The whole event as a part of a scenario's name."""
         value = (self.value_text or "").replace(" Mbit/s", "").replace(" %", "pc")
-        return "-".join((f"{self.verb.replace('_', '')}{value}", self.target, *self._times("")))
+        target = self.target_text.replace(_SET, "_").replace(" ", "+").replace(">", "_")
+        return "-".join((f"{self.verb.replace('_', '')}{value}", target, *self._times("")))
 
     def _times(self, gap: str) -> Iterator[str]:
         for word, time_ns in (("at", self.at_ns), ("every", self.every_ns), ("for", self.for_ns)):
@@ -143,6 +162,78 @@ def name_of(disruptions: Sequence[Disruption]) -> str:
     if len(labels) <= _NAME_CHARACTERS:
         return labels
     return f"{len(disruptions)}events-{hashlib.sha256(labels.encode()).hexdigest()[:6]}"
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What names in events stand for: a member, the members at a site or switch, or a link between switches.
+
+    ``places`` has the members of each site or switch, ``links`` the ends of each link between them.
+    """
+
+    members: tuple[str, ...]
+    places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    links: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, config: Config) -> Targets:
+        """Those of a config."""
+        places = {
+            place: tuple(node.name for node in config.nodes if place in (node.site, node.switch))
+            for place in config.sites or config.switches
+        }
+        links = tuple((link.a, link.b) for link in config.switch_links)
+        return cls(tuple(node.name for node in config.nodes), places, links)
+
+    @property
+    def of_links(self) -> tuple[str, ...]:
+        """The names of the links between switches, each before its two directions."""
+        return tuple(name for a, b in self.links for name in (f"{a}-{b}", f"{a}>{b}", f"{b}>{a}"))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that events can affect: members, then links between switches and their directions."""
+        return (*self.members, *self.of_links)
+
+    def members_of(self, name: str) -> tuple[str, ...]:
+        """A member, or those of a site or switch; none of any other name."""
+        return (name,) if name in self.members else self.places.get(name, ())
+
+    def links_of(self, name: str, one_way: bool) -> tuple[str, ...]:
+        """What a pair of switches stands for in ``of_links``: its link, or with ``one_way`` directions of it.
+
+        None of any other name, nor of a link where a direction is named.
+        """
+        ways = ways_named(name, self.places)
+        if ">" not in name:
+            ways += [(b, a) for a, b in ways]
+        elif not one_way:
+            return ()
+        made = [f"{a}{'>' if one_way else '-'}{b}" for a, b in ways]
+        return tuple(name for name in self.of_links if name in made)
+
+    def named(self, event: Disruption) -> tuple[str, ...]:
+        """What the names of an event's target stand for; none where it is a word for members that are determined."""
+        if not isinstance(event.target, str):
+            return tuple(name for group in event.target for one in group for name in self.members_of(one))
+        found = self.members_of(event.target)
+        if not found and event.of_links:
+            found = self.links_of(event.target, event.verb in SHAPING)
+        return found
+
+    def sets_of(self, event: Disruption, names: Sequence[str]) -> list[set[str]]:
+        """The sets of members of a partition that affects ``names``; others are one more set."""
+        if isinstance(event.target, str):
+            return [{*(self.named(event) or names)}]
+        return [{name for one in group for name in self.members_of(one)} for group in event.target]
+
+    def apart(self, event: Disruption, names: Sequence[str]) -> Apart:
+        """Which sets of members a partition that affects ``names`` keeps apart; none of any other event."""
+        if event.verb != "partition":
+            return ()
+        sets = [tuple(name for name in self.members if name in group) for group in self.sets_of(event, names)]
+        rest = tuple(name for name in self.members if not any(name in group for group in sets))
+        return tuple(itertools.combinations((*sets, *([rest] if rest else [])), 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,18 +304,19 @@ class ExecutedEvent:
     verb: Annotated[Verb, "the action; reset: delay, loss or rate are as in the topology again"]
     target: Annotated[str, "as configured"]
     value: Annotated[int | float | None, "of delay (ns), loss (ratio) or rate (bit/s; null is unlimited)"]
-    members: Annotated[tuple[str, ...], "the affected members, or the link between switches"]
+    members: Annotated[tuple[str, ...], "the affected members, links between switches (a-b) or directions (a>b)"]
     asked_ns: Annotated[int | None, "when it was due, since the load began; null at the end of the scenario"]
     at_ns: Annotated[int | None, "when it took effect; null if it did not"]
     since_start_ns: Annotated[int | None, "when it took effect, since the load began"]
     leader: Annotated[str | None, "the leader right before; null if there was none or it was not queried"] = None
     answered_ns: Annotated[int | None, "when a restarted member answered"] = None
     problem: Annotated[str | None, "why it failed or differed from the configuration"] = None
+    apart: Annotated[Apart, "of a partition, the pairs of sets of members that it keeps apart"] = ()
 
     @property
     def text(self) -> str:
         """On one line, for people: "kill etcd1 at 2.001 s"."""
-        who = " ".join(self.members) or self.target
+        who = affected_text(self.target, self.members)
         when = "" if self.since_start_ns is None else f" at {self.since_start_ns / 1e9:.3f} s"
         return f"{self.verb.replace('_', ' ')} {who}{when}" + (f": {self.problem}" if self.problem else "")
 
@@ -232,6 +324,11 @@ class ExecutedEvent:
     def strikes(self) -> bool:
         """Whether it took effect and is not an undoing event."""
         return self.at_ns is not None and self.verb in UNDOING
+
+
+def affected_text(target: str, names: Sequence[str]) -> str:
+    """Whom an executed event affected, for people: sets as configured, else the names."""
+    return target if _SET in target or not names else " ".join(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +377,8 @@ class Outage:
     """One ``member``, or a link between switches, from ``began_ns`` until ``ended_ns`` (infinite if nothing ended it).
 
     ``leader`` led right before. ``wait_ns`` is how much longer an answer over the member's link, or that link, may
-    take: infinite where none may come. ``unplugged``: the link is down.
+    take: infinite where none may come; ``others`` are those to whom, ``None``: to all. ``unplugged``: the link is down.
+    ``one_way``: of one direction of a link between switches, so the other one may take as long.
     """
 
     member: str
@@ -290,10 +388,13 @@ class Outage:
     began_ns: int
     ended_ns: float
     wait_ns: float
+    others: tuple[str, ...] | None = None
+    one_way: bool = False
 
 
 Crossed = Callable[[str, str, Collection[str]], Collection[str]]
-"""The names of the links that frames take between two members, there and back, while some links are down."""
+"""The names of the links, and of their directions, that frames take between two members, there and back, while some
+links are down."""
 
 
 def explains_election(done: Disruptions, members: Collection[str], crossed: Crossed, election_ns: int) -> bool:
@@ -319,7 +420,7 @@ def failures_explained(load: LoadResult | None, done: Disruptions | None, electi
     begins_ns = [
         outage.began_ns
         for outage in _outages(done)
-        if _LINKS * outage.wait_ns >= election_ns or _ROUND_TRIPS * outage.wait_ns >= timeout_ns
+        if _LINKS * outage.wait_ns >= election_ns or _ROUND_TRIPS * outage.wait_ns * (1 + outage.one_way) >= timeout_ns
     ]
     return bool(begins_ns) and not load.bad_before(min(begins_ns))
 
@@ -334,7 +435,13 @@ def _ends_lead(
     waits_ns: dict[str, float] = defaultdict(float)
     for outage in outages:
         if outage.began_ns <= new.began_ns and outage.ended_ns >= until_ns:
-            waits_ns[outage.member] += outage.wait_ns
+            if outage.others is None:
+                waits_ns[outage.member] += outage.wait_ns
+            elif outage.member == leader:
+                for name in outage.others:
+                    waits_ns[name] += outage.wait_ns
+            elif leader in outage.others:
+                waits_ns[outage.member] += outage.wait_ns
     down = {outage.member for outage in outages if outage.unplugged and outage.member in waits_ns} - {*members}
     lost = sum(
         sum(waits_ns.get(name, 0.0) for name in {leader, member, *crossed(leader, member, down)}) >= election_ns
@@ -350,23 +457,49 @@ def _outages(done: Disruptions) -> Iterator[Outage]:
     )
     for index, (began_ns, item) in enumerate(items):
         if item.strikes:
-            wait_ns = SHAPING[item.verb].wait_ns(item.value) if item.verb in SHAPING else math.inf
+            own_ns = SHAPING[item.verb].wait_ns(item.value) if item.verb in SHAPING else math.inf
             for name in item.members:
                 ends = (_end_ns(item, name, at_ns, later) for at_ns, later in items[index + 1 :])
                 ended_ns = next((end_ns for end_ns in ends if end_ns is not None), math.inf)
-                is_down = item.verb == "link_down"
-                yield Outage(name, item.leader, item.verb == "kill", is_down, began_ns, ended_ns, wait_ns)
+                one_way = ">" in name
+                yield Outage(
+                    name,
+                    item.leader,
+                    killed=item.verb == "kill",
+                    unplugged=item.verb == "link_down",
+                    began_ns=began_ns,
+                    ended_ns=ended_ns,
+                    wait_ns=own_ns / 2 if one_way else own_ns,
+                    others=_others(item, name),
+                    one_way=one_way,
+                )
+
+
+def _others(item: ExecutedEvent, member: str) -> tuple[str, ...] | None:
+    """The members from whom an event keeps one apart; ``None`` is all."""
+    sides = [way for pair in item.apart for way in (pair, pair[::-1])]
+    return tuple(name for here, there in sides if member in here for name in there) if item.apart else None
 
 
 def _end_ns(item: ExecutedEvent, member: str, at_ns: int, later: ExecutedEvent) -> int | None:
     """When ``later`` ended the effect of ``item`` on a member; ``None`` if it did not."""
     if member not in later.members or later.at_ns is None or later.problem:
         return None
-    if later.verb == item.verb or (item.verb, later.verb) == ("freeze", "kill"):
+    if _SET in item.target:
+        # It ends as a whole, whatever else affects some of its members.
+        if later.verb != "heal" or not (
+            later.cause == "end" or later.target == AFFECTED["heal"] or _is_own(item, later)
+        ):
+            return None
+    elif later.verb == item.verb or (item.verb, later.verb) == ("freeze", "kill"):
         return at_ns  # from then on the later event is the cause
     if later.verb != UNDOING[item.verb]:
         return None
-    own = (later.number, later.occurrence) == (item.number, item.occurrence)
-    if later.verb == "reset" and later.cause != "end" and not own:
+    if later.verb == "reset" and later.cause != "end" and not _is_own(item, later):
         return None
     return at_ns if later.answered_ns is None else at_ns + later.answered_ns - later.at_ns
+
+
+def _is_own(item: ExecutedEvent, later: ExecutedEvent) -> bool:
+    """Whether ``later`` is the end of ``item`` itself."""
+    return (later.number, later.occurrence) == (item.number, item.occurrence)

@@ -452,17 +452,15 @@ def mapping(problem: str, form: str, schema: Mapping[str, Any]) -> Kind:
     return checked(lambda value: isinstance(value, dict), problem, form, {"type": "object", **schema})
 
 
-def one_of_or_name(*choices: str, or_link: bool = False) -> Kind:
-    """A text that is one of a few or a node's name, or with ``or_link`` that of a link between switches."""
-    of_link = f"{NAME_PATTERN}-{NAME_PATTERN}"
+def one_of_or_name(*choices: str, of: str = "a member's name", also: str = "") -> Kind:
+    """A text that is one of a few or a name, as ``of`` describes it; or it matches the pattern ``also`` as a whole."""
 
     def parse(value: object) -> object:
-        known = isinstance(value, str) and (value in choices or (or_link and re.fullmatch(of_link, value)))
-        return value if known else parse_name(value)
+        is_known = isinstance(value, str) and (value in choices or (also and re.fullmatch(also, value) is not None))
+        return value if is_known else parse_name(value)
 
-    form = ", ".join(f'"{text}"' for text in choices) + " or a member's name"
-    pattern = f"({NAME_PATTERN}|{of_link})" if or_link else NAME_PATTERN
-    return Kind(parse, form + ", or a link between switches" * or_link, text_schema(pattern), hints.names)
+    form = " or ".join(filter(None, (", ".join(f'"{text}"' for text in choices), of)))
+    return Kind(parse, form, text_schema(f"({NAME_PATTERN}|{also})" if also else NAME_PATTERN), hints.names)
 
 
 def parse_ip(value: object) -> IPv4Address:

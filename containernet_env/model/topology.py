@@ -196,8 +196,9 @@ class Topology:
         return [self._name(hop.sender, hop.receiver) for hop in hops]
 
     def crossed(self, a: str, b: str, down: Iterable[str] = ()) -> set[str]:
-        """The names of the links that frames take from ``a`` to ``b`` and back."""
-        return {*self.links_of((*self.hops(a, b, down), *self.hops(b, a, down)))}
+        """The names of the links, and of their directions, that frames take from ``a`` to ``b`` and back."""
+        hops = (*self.hops(a, b, down), *self.hops(b, a, down))
+        return {*self.links_of(hops), *(hop.name for hop in hops)}
 
     def expected_rtt_ns(self, a: str, b: str) -> int:
         """Propagation plus a probe's serialization at every hop: switches store and forward frames."""
@@ -273,9 +274,14 @@ class Topology:
         return tuple(link for link in self.links if link.a not in self._hosts_by_name)
 
     @property
+    def used(self) -> set[str]:
+        """The names of the links, and of their directions, that are on some path between two hosts."""
+        return {name for a, b in combinations(self._hosts_by_name, 2) for name in self.crossed(a, b)}
+
+    @property
     def unused(self) -> tuple[Link, ...]:
         """The links between switches that are on no path between two hosts."""
-        used = {name for a, b in combinations(self._hosts_by_name, 2) for name in self.crossed(a, b)}
+        used = self.used
         return tuple(link for link in self.between if link.name not in used)
 
     @property

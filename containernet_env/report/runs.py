@@ -13,6 +13,7 @@ from containernet_env.base.errors import ConfigError, UsageError
 from containernet_env.config.endpoints import KEY as ENDPOINTS
 from containernet_env.config.reader import read_document
 from containernet_env.config.topologies import config_of
+from containernet_env.model.disruption import affected_text
 from containernet_env.model.topology import Topology, network_of
 from containernet_env.report.rows import FILE, Rows, scaled
 from containernet_env.results.run_directory import TOPOLOGY_INPUT, ReadRun, facts_of, read_run, runs_folder
@@ -233,7 +234,7 @@ def _events(run: ReadRun, line: ScenarioLine, length_s: float) -> Iterator[Event
     for done in run.disruptions:
         at_ns = done.since_start_ns
         if (done.scenario, done.repetition, done.attempt) == own and at_ns is not None and done.cause != "end":
-            words = f"{done.verb.replace('_', ' ')} {' '.join(done.members)}"
+            words = f"{done.verb.replace('_', ' ')} {affected_text(done.target, done.members)}"
             yield Event(at_ns / 1e9, words, "undone" if done.verb in _UNDOING else "struck")
     began_ns = (line.load or {}).get("began_ns")
     for event in run.events:

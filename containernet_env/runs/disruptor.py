@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from containernet_env.base import clock
@@ -22,6 +23,7 @@ from containernet_env.model.disruption import (
     Disruptions,
     Due,
     ExecutedEvent,
+    Targets,
     Timeline,
     Verb,
 )
@@ -75,45 +77,50 @@ class Faults:
 
     ``partition`` keeps sets of members apart, replacing an earlier partition, and ``heal`` ends it; all other hosts
     reach each other.
-    ``links`` are the plan's, of the members by name, in config order, ``between`` those between switches by their own:
-    ``targets`` are both; ``traced`` are all that have traces. ``links_at_once``: whether a change of a link takes
-    effect when its call begins, as with the emulator, or when it returns. ``give_up`` receives why the testbed cannot
-    be restored: no further measurement on it is possible then.
+    ``targets`` is what names stand for; ``links`` are the plan's, by their names; ``traced`` are all that have traces.
+    ``links_at_once``: whether a change of a link takes effect when its call begins, as with the emulator, or when it
+    returns. ``give_up`` receives why the testbed cannot be restored: no further measurement on it is possible then.
     """
 
     _net: TestbedNetwork
     _hosts: Mapping[str, TestbedHost]
     _links: Mapping[str, Link]
-    between: Mapping[str, Link]
+    targets: Targets
     restart: Callable[[str, Callable[[], None], Broken], int]
     give_up: Callable[[str], None]
     traced: Sequence[Link] = ()
 
     def __post_init__(self) -> None:
-        self.members = tuple(self._links)
-        self._linked = {**self._links, **self.between}
-        self.targets = tuple(self._linked)
+        members = {link.a: link for link in self._links.values() if link.a in self.targets.members}
+        # By what events affect: the link, and its directions that are meant.
+        self._sides: dict[str, tuple[Link, tuple[str, ...]]] = {
+            **{name: (link, ("a_to_b", "b_to_a")) for name, link in {**self._links, **members}.items()},
+            **{f"{link.a}>{link.b}": (link, ("a_to_b",)) for link in self._links.values()},
+            **{f"{link.b}>{link.a}": (link, ("b_to_a",)) for link in self._links.values()},
+        }
+        self._changing = {name: clock.Lock() for name in self._links}
         self.links_at_once: bool = self._net.links_kind == "emulator"
         self.partition, self.heal = self._net.partition, self._net.heal
 
-    def set_link_up(self, target: str, up: bool) -> int:
-        """Unplug the link of a member or that link, or plug it in."""
-        link = self._linked[target]
+    def set_link_up(self, name: str, up: bool) -> int:
+        """Unplug a member's link or a link between switches, or plug it in."""
+        link, _ = self._sides[name]
         return self._net.set_link_up(link.a, link.b, up)
 
-    def shape(self, target: str, event: Disruption) -> int:
-        """Give its link the delay, loss or rate of an event, both directions."""
-        return self._change(target, [event.verb], event.shaped)
+    def shape(self, name: str, event: Disruption) -> int:
+        """Give a member's link, or a direction between switches, the delay, loss or rate of an event."""
+        return self._change(name, [event.verb], event.shaped)
 
-    def unshape(self, target: str, verbs: Sequence[Verb]) -> int:
+    def unshape(self, name: str, verbs: Sequence[Verb]) -> int:
         """Reset these of delay, loss and rate to the topology's values."""
-        return self._change(target, verbs, lambda planned: planned)
+        return self._change(name, verbs, lambda planned: planned)
 
-    def _change(self, target: str, verbs: Sequence[Verb], value: Callable[[DirectionSpec], DirectionSpec]) -> int:
-        link, fields = self._linked[target], [SHAPING[verb].field for verb in verbs]
-        sides = {"a_to_b": value(link.spec.a_to_b), "b_to_a": value(link.spec.b_to_a)}
-        changes = {side: {field: getattr(spec, field) for field in fields} for side, spec in sides.items()}
-        return self._net.link_between(link.a, link.b).change_directions(changes)
+    def _change(self, name: str, verbs: Sequence[Verb], value: Callable[[DirectionSpec], DirectionSpec]) -> int:
+        (link, sides), fields = self._sides[name], [SHAPING[verb].field for verb in verbs]
+        specs = {side: value(getattr(link.spec, side)) for side in sides}
+        changes = {side: {field: getattr(spec, field) for field in fields} for side, spec in specs.items()}
+        with self._changing[link.name]:  # which several events, and both directions, may want at one moment
+            return self._net.link_between(link.a, link.b).change_directions(changes)
 
     def follow(self, start_ns: int | None, of: str | None = None) -> int:
         """Have the links follow their traces, which began at ``start_ns``, or none; only that of a host, ``of``."""
@@ -129,12 +136,12 @@ class Faults:
         """Return once the kernel reports this state."""
         self._hosts[member].wait_frozen(frozen)
 
-    def check(self, target: str) -> None:
-        """Raise ``RunError`` unless its link is up in the system and has the topology's values.
+    def check(self, name: str) -> None:
+        """Raise ``RunError`` unless this link is up in the system and has the topology's values.
 
         Each change was read back when made; this checks that all were reverted.
         """
-        planned = self._linked[target]
+        planned, _ = self._sides[name]
         link = self._net.link_between(planned.a, planned.b)
         if not link.statistics()["up"]:
             raise RunError(f"the link {planned.name} is down")
@@ -194,7 +201,9 @@ class Disruptor:
         # the end, also after a link was reset, since it may have been recreated just then.
         self._struck = defaultdict[Verb, set[str]](set)
         self._shaped = defaultdict[str, set[Verb]](set)  # by member: how its link was shaped
-        self._parted: dict[tuple[int, int], set[str]] = {}  # by the event that made it: the members of a partition
+        # By the event that made it, the sets of a partition; all other members are one more set. Of several partitions,
+        # members reach each other that are in one set of each.
+        self._parted: dict[tuple[int, int], list[set[str]]] = {}
         self._unconnected: set[str] = set()  # members that were killed, and have no link yet
         self._latest: dict[tuple[Verb, str], tuple[int, int]] = {}  # the occurrence that last did that to a member
         self._touched: set[str] = set()
@@ -315,6 +324,8 @@ class Disruptor:
         verb = UNDOING[event.verb]
         # An effect that a later event has applied to a member by now ends with that later event.
         still, own = self._struck_by(verb), (due.number, due.occurrence)
+        if event.verb == "partition" and own in self._parted and len(self._parted[own]) > 1:
+            return _Act(event, verb, due, "for", due.members)  # sets end as a whole
         members = (name for name in due.members if name in still and self._latest[event.verb, name] == own)
         return _Act(event, verb, due, "for", tuple(members))
 
@@ -329,16 +340,16 @@ class Disruptor:
 
     def _struck_by(self, verb: Verb) -> set[str]:
         """The members with an active effect that ``verb``, an undoing verb, reverts."""
-        return set().union(*self._parted.values()) if verb == "heal" else set(self._struck[verb])
+        return set().union(*chain.from_iterable(self._parted.values())) if verb == "heal" else set(self._struck[verb])
 
     def _targets(self, act: _Act, leader: str | None) -> tuple[str, ...]:
-        """The members or the link that an event is about, in config order."""
-        event = act.event
+        """The members or links that an event is about, in config order."""
+        event, targets = act.event, self._faults.targets
         if event.verb in AFFECTED:
-            struck = self._struck_by(event.verb)
-            wanted = struck & {event.target} if event.target in self._faults.targets else struck
-        elif event.target in self._faults.between:
-            wanted = {event.target} - (self._struck["link_up"] if event.verb == "link_down" else set())
+            struck, named = self._struck_by(event.verb), targets.named(event)
+            if named and event.verb == "heal":  # sets end as a whole
+                struck = set().union(*(sets[0] for sets in self._parted.values() if len(sets) == 1))
+            wanted = struck & {*named} if named else struck
         else:
             living = list(self._cluster.endpoints)
             if event.verb in ("freeze", "link_down"):
@@ -350,9 +361,10 @@ class Disruptor:
                     wanted = set(living) - {leader} if leader is not None else set()
                 case "random":
                     wanted = {self._random.choice(living)} if living else set()
-                case name:
-                    wanted = {name} & set(living)
-        return tuple(name for name in self._faults.targets if name in wanted)
+                case _:
+                    links = set(targets.of_links) - self._struck["link_up"]
+                    wanted = {*targets.named(event)} & ({*living} | links)
+        return tuple(name for name in targets.names if name in wanted)
 
     # --- acting ------------------------------------------------------------------------------------------------
 
@@ -371,7 +383,7 @@ class Disruptor:
             if act.problems and act.verb in ("thaw", "link_up"):  # it stays active, so that the end reverts it
                 self._struck[act.verb] |= set(act.members)
             elif act.problems and act.verb == "heal":
-                self._parted[act.due.number, act.due.occurrence] = set(act.members)
+                self._parted[act.due.number, act.due.occurrence] = [{*act.members}]
             if act.times_ns and act.cause == "event" and self._start_ns is not None:
                 at_ns = max(act.times_ns) - self._start_ns
                 asked_ns = act.due.at_ns
@@ -405,9 +417,9 @@ class Disruptor:
                 of_event = [act.event.verb] if act.cause == "for" else None
                 act.links = each(lambda name: faults.unshape(name, of_event or sorted(self._shaped[name])))
             case "partition" | "heal":
-                self._parted = {key: rest for key, group in self._parted.items() if (rest := group - names)}
+                self._parted = {key: left for key, sets in self._parted.items() if (left := _left(act, key, sets))}
                 if act.verb == "partition":
-                    self._parted[act.due.number, act.due.occurrence] = names
+                    self._parted[act.due.number, act.due.occurrence] = faults.targets.sets_of(act.event, act.members)
             case "restart":
                 act.signals = [partial(self._begin_restart, act)]
         if act.verb in UNDOING:
@@ -427,11 +439,16 @@ class Disruptor:
 
     def _sets(self) -> list[list[str]] | None:
         """The sets of members that are currently kept apart; ``None`` if all reach each other."""
-        here = [name for name in self._faults.members if name not in self._unconnected]
-        parted = [[name for name in here if name in group] for group in self._parted.values()]
-        rest = [name for name in here if not any(name in group for group in parted)]
-        sets = [group for group in (*parted, rest) if group]
-        return sets if len(sets) > 1 else None
+        found: dict[tuple[int, ...], list[str]] = {}
+        for name in self._faults.targets.members:
+            if name not in self._unconnected:
+                # Its place in each partition, after the last set for the others.
+                place = tuple(
+                    next((at for at, group in enumerate(sets) if name in group), len(sets))
+                    for sets in self._parted.values()
+                )
+                found.setdefault(place, []).append(name)
+        return [found[place] for place in sorted(found)] if len(found) > 1 else None
 
     def _confirm(self, act: _Act) -> None:
         """Check that the kernel has done it; links are read back by the methods that change them."""
@@ -499,7 +516,7 @@ class Disruptor:
             acts = []
             for verb in step:
                 if struck := self._struck_by(verb):
-                    named = tuple(name for name in self._faults.targets if name in struck)
+                    named = tuple(name for name in self._faults.targets.names if name in struck)
                     event = Disruption(verb=verb, target=" ".join(named))
                     acts.append(_Act(event, verb, Due(0, -1, 1), "end", named))
             self._fire(acts, 0)
@@ -518,7 +535,7 @@ class Disruptor:
             occurrence=act.due.occurrence,
             cause=act.cause,
             verb=act.verb,
-            target=act.event.target,
+            target=act.event.target_text,
             value=act.event.value,
             members=act.members,
             asked_ns=None if act.cause == "end" else act.due.at_ns,
@@ -527,10 +544,22 @@ class Disruptor:
             leader=leader,
             answered_ns=answered_ns,
             problem="; ".join(act.problems) or None,
+            apart=self._faults.targets.apart(act.event, act.members) if act.verb in UNDOING else (),
         )
         with self._lock:
             self._executed.append(made)
         self._report(made)
+
+
+def _left(act: _Act, key: tuple[int, int], sets: list[set[str]]) -> list[set[str]]:
+    """What an act leaves of the sets of a partition: they end as a whole, only a single one loses members."""
+    if act.cause == "for":
+        return [] if key == (act.due.number, act.due.occurrence) else sets
+    if len(sets) > 1:
+        is_all = act.verb == "heal" and (act.cause == "end" or act.event.target == AFFECTED["heal"])
+        return [] if is_all else sets
+    rest = sets[0] - {*act.members}
+    return [rest] if rest else []
 
 
 def _by_leader(event: Disruption) -> bool:

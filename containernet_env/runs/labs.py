@@ -24,7 +24,7 @@ class Lab(Crashes):
 
     @property
     def names(self) -> Sequence[str]:
-        return self._testbed.faults.members
+        return self._testbed.faults.targets.members
 
     def leadership(self) -> Leadership | None:
         return self._testbed.cluster.leadership()

@@ -21,6 +21,7 @@ from containernet_env.hosts.container import BUDGET_S, measure_sync, put_secrets
 from containernet_env.hosts.counters import Pids
 from containernet_env.hosts.engine import EngineGoneError, EngineWatch
 from containernet_env.hosts.http import NamespaceConnection, UnixConnection
+from containernet_env.model.disruption import Targets
 from containernet_env.model.proof import Moment as GateMoment
 from containernet_env.model.proof import NetworkProof
 from containernet_env.model.scenario import Scenario
@@ -196,11 +197,9 @@ class Testbed(Target):
 
     @property
     def faults(self) -> Faults:
-        members = {host.name for host in self.plan.topology.members}
-        links = {link.a: link for link in self.plan.links if link.a in members}
-        between = {link.name: link for link in self.plan.topology.between}
-        traced = [link for link in self.plan.links if link.spec.a_to_b.traces or link.spec.b_to_a.traces]
-        return Faults(self.net, self.hosts, links, between, self._restart_member, self.fail, traced)
+        plan, links = self.plan, {link.name: link for link in self.plan.links}
+        traced = [link for link in plan.links if link.spec.a_to_b.traces or link.spec.b_to_a.traces]
+        return Faults(self.net, self.hosts, links, Targets.of(plan.config), self._restart_member, self.fail, traced)
 
     def _restart_member(self, name: str, ready: Callable[[], None], broken: Broken) -> int:
         """Restart a killed member; return the moment at which it was resumed.

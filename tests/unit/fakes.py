@@ -28,7 +28,7 @@ from containernet_env.hosts.container import SyncTimes
 from containernet_env.hosts.counters import Pids
 from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.backends import ProfileKind
-from containernet_env.model.disruption import Disruption
+from containernet_env.model.disruption import Disruption, Targets
 from containernet_env.model.findings import Capacity
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
@@ -157,11 +157,14 @@ class FakeCluster:
 class FakeFaults:
     """Keeps what is done to members in ``done``; ``refused`` are calls that fail, with a reason."""
 
-    def __init__(self, cluster: FakeCluster, links_at_once: bool = True) -> None:
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        links_at_once: bool = True,
+        targets: Targets = Targets(MEMBERS),  # noqa: B008
+    ) -> None:
         self.cluster = cluster
-        self.members: tuple[str, ...] = MEMBERS
-        self.between: tuple[str, ...] = ("core-edge",)
-        self.targets = (*self.members, *self.between)
+        self.targets = targets
         self.links_at_once = links_at_once
         self.done: list[tuple[str, Any]] = []
         self.refused: dict[str, str] = {}

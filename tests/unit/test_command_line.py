@@ -157,6 +157,7 @@ class Measured(LiveLinks, Mininet):  # type: ignore[misc]
     def __init__(self) -> None:
         self.hosts = [FakeHost(f"h{n}", n, f"10.0.0.{n}") for n in (1, 2, 3)]
         self.hosts[2].alive = False
+        self.nameToNode = dict.fromkeys(("etcd1", "s1"))
 
     def _node(self, node: Any) -> Any:
         return node
@@ -397,21 +398,17 @@ LINES = [
     *("jitter s1 etcd1 500us normal one-way", "jitter etcd1 s1 0", "partition etcd1 | etcd2 etcd3"),
     *("partition a|b|c", "heal", "link etcd1 s1 duplication=0.01 corruption=0.5 delay=3ms one-way"),
     *("link etcd1 s1 aqm=codel", 'link etcd1 s1 aqm={"kind":"fq_codel","target":"1ms"} bandwidth=10'),
-    "link etcd1 s1 aqm=null loss=null",
+    *("link etcd1 s1 aqm=null loss=null", "link eu>us loss=0.01", "link eu-us down", "link eu us up"),
+    *("delay eu>us 10ms", "loss us-eu 1% one-way"),
 ]
 WRONG_LINES = [
     *("link etcd1 s1", "link etcd1 s1 sideways", "delay etcd1 10ms", "delay etcd1 s1 10 ms", "jitter etcd1 1ms"),
     *("jitter etcd1 s1 1ms pareto", "jitter etcd1 s1 normal", "rate etcd1 s1 fast", "rate etcd1 s1 nan"),
     *("queue etcd1 100", "queue etcd1 s1 10ms", "queue etcd1 s1 -5"),
     *("loss etcd1 s1 1", "loss etcd1 s1 101%", "loss etcd1 s1 -1%", "loss etcd1 s1 %", "partition etcd1 etcd2"),
-    *(
-        "partition etcd1 |",
-        "heal now",
-        "link etcd1 s1 duplication=2",
-        "link etcd1 s1 aqm=red",
-        "link etcd1 s1 aqn=codel",
-    ),
-    *('link etcd1 s1 aqm={"kind":"codel","flows":1}', "link etcd1 s1 aqm=codel down"),
+    *("partition etcd1 |", "heal now", "link etcd1 s1 duplication=2", "link etcd1 s1 aqm=red"),
+    *("link etcd1 s1 aqn=codel", 'link etcd1 s1 aqm={"kind":"codel","flows":1}', "link etcd1 s1 aqm=codel down"),
+    *("link eu>us down", "link eu-asia down", "delay a-b-c 10ms"),
 ]
 
 
@@ -420,6 +417,8 @@ def test_what_a_line_calls_and_prints_and_what_makes_no_sense_and_does_nothing(s
     for line in (*LINES, *WRONG_LINES):
         names = [name for name in dir(LiveLinks) if name[0] != "_"]
         net = mock.Mock(**{f"{name}.return_value": 12_345_678_901 for name in names})
+        net.switches = [SimpleNamespace(name=name) for name in ("s1", "eu", "us", "a", "b-c", "a-b", "c")]
+        net.nameToNode = dict.fromkeys(("etcd1", *(switch.name for switch in net.switches)))
         verb, _, rest = line.partition(" ")
         try:
             told[line] = [CHANGES[verb](net, rest.split())]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base import clock
-from containernet_env.model.disruption import Disruption, Disruptions, ExecutedEvent, Timeline
+from containernet_env.model.disruption import Disruption, Disruptions, ExecutedEvent, Targets, Timeline
 from containernet_env.model.link import LinkSpec
 from containernet_env.model.topology import Link
 from containernet_env.runs.disruptor import Disruptor
@@ -19,12 +19,15 @@ pytestmark = pytest.mark.simulated(seeds=20)
 MS = 1_000_000
 
 
+SITES = Targets(("etcd1", "etcd2", "etcd3"), {"eu": ("etcd1", "etcd2"), "us": ("etcd3",)}, (("eu", "us"),))
+
+
 class Course:
     """A disruptor on fakes; the load begins when it is started."""
 
     def __init__(self, *events: Disruption, seed: str = "1", links_at_once: bool = True) -> None:
         self.cluster = FakeCluster()
-        self.faults = FakeFaults(self.cluster, links_at_once)
+        self.faults = FakeFaults(self.cluster, links_at_once, SITES)
         self.told: list[ExecutedEvent] = []
         self.broken: str | None = None
         self.began_ns: int | None = None
@@ -54,7 +57,7 @@ class Course:
         return self.faults.done
 
 
-def event(verb: Any, target: str, at_ms: int | None = 20, **others: Any) -> Disruption:
+def event(verb: Any, target: Any, at_ms: int | None = 20, **others: Any) -> Disruption:
     return Disruption(verb=verb, target=target, at_ns=None if at_ms is None else at_ms * MS, **others)
 
 
@@ -97,20 +100,46 @@ COURSES = (  # events: at which ms, what, to whom, for how many ms; what is exec
         " or ".join(f"{AGAIN}, down etcd2, kill etcd2, restart etcd2, down etcd2, {AGAIN}, {ends}"  # side by side
             for ends in ("heal, up etcd2", "up etcd2, heal"))),
     # A link between switches, and a member's own.
-    ("21 link_down core-edge, 22 delay core-edge 5, 23 link_down etcd1, 29 link_up core-edge, 30 link_down core-edge",
-        "21 event link_down core-edge, 22 event delay core-edge, 23 event link_down etcd1, 27 for reset core-edge, "
-        "29 event link_up core-edge, 30 event link_down core-edge, end link_up etcd1 core-edge, end reset core-edge",
+    ("21 link_down us-eu, 22 delay us-eu 5, 23 link_down etcd1, 29 link_up eu-us, 30 link_down eu-us",
+        "21 event link_down eu-us, 22 event delay eu>us us>eu, 23 event link_down etcd1, 27 for reset eu>us us>eu, "
+        "29 event link_up eu-us, 30 event link_down eu-us, end link_up etcd1 eu-us, end reset eu>us us>eu",
         None),
+    # The members of a site, and sets: of several partitions those that are together in each reach each other.
+    ("1 partition eu, 2 heal eu", "1 event partition etcd1 etcd2, 2 event heal etcd1 etcd2",
+        "partition etcd1 etcd2|etcd3, heal"),
+    ("21 partition eu|us 30, 22 partition etcd1, 25 heal etcd1",
+        "21 event partition etcd1 etcd2 etcd3, 22 event partition etcd1, 25 event heal etcd1, "
+        "51 for heal etcd1 etcd2 etcd3",
+        "partition etcd1 etcd2|etcd3, partition etcd1|etcd2|etcd3, partition etcd1 etcd2|etcd3, heal"),
+    ("21 partition etcd1|etcd2+etcd3, 22 partition eu|us 20, 60 partition etcd1|etcd2, 80 heal partitioned",
+        "21 event partition etcd1 etcd2 etcd3, 22 event partition etcd1 etcd2 etcd3, 42 for heal etcd1 etcd2 etcd3, "
+        "60 event partition etcd1 etcd2, 80 event heal etcd1 etcd2 etcd3",
+        "partition etcd1|etcd2 etcd3, partition etcd1|etcd2|etcd3, partition etcd1|etcd2 etcd3, "
+        "partition etcd1|etcd2|etcd3, heal"),
+    # A link between sites is no member: it goes down as a whole, and is shaped in each direction by itself.
+    ("1 link_down us-eu, 2 link_up eu-us", "1 event link_down eu-us, 2 event link_up eu-us", "down eu-us, up eu-us"),
+    ("1 link_down eu-us, 2 link_up down", "1 event link_down eu-us, 2 event link_up eu-us", "down eu-us, up eu-us"),
+    ("21 delay us-eu 30, 29 delay us>eu", "21 event delay eu>us us>eu, 29 event delay us>eu, 51 for reset eu>us, "
+        "end reset eu>us us>eu", None),
+    ("21 loss us 5", "21 event loss etcd3, 26 for reset etcd3, end reset etcd3", None),
     ("1 freeze etcd2, 2 kill etcd2", "1 event freeze etcd2, 2 event kill etcd2, end restart etcd2",
         "freeze etcd2, kill etcd2, restart etcd2"),
 )  # fmt: skip
+
+
+def sets_of(text: str) -> Any:
+    """The target that a text stands for."""
+    return tuple(tuple(part.split("+")) for part in text.split("|")) if "|" in text else text
 
 
 @pytest.mark.parametrize(("events", "executed", "faults"), COURSES, ids=[events for events, *_ in COURSES])
 def test_who_is_struck_when_and_what_is_undone(events: str, executed: str, faults: str | None) -> None:
     words = [text.split() for text in events.split(", ")]
     course = Course(
-        *(event(verb, to, int(at), value=5, for_ns=int(ms[0]) * MS if ms else None) for at, verb, to, *ms in words)
+        *(
+            event(verb, sets_of(to), int(at), value=5, for_ns=int(ms[0]) * MS if ms else None)
+            for at, verb, to, *ms in words
+        )
     )
     course.cluster.led_by = "etcd3"
     done = course.run(executed.count(" event ") + executed.count(" for ")).executed

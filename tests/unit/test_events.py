@@ -56,14 +56,25 @@ KINDS: list[tuple[dict[str, Any], str]] = [
     ({"at": "4s", "rate": 12.5, "of": "leader"}, "rate 12.5 Mbit/s of leader at 4s"),
     ({"at": "5s", "rate": "unlimited", "of": "leader"}, "rate unlimited of leader at 5s"),
 ]
+BY_SITE: list[tuple[dict[str, Any], str]] = [
+    ({"at": "1s", "partition": [["eu"], ["us", "etcd4"]], "for": "2s"}, "partition eu | us etcd4 at 1s for 2s"),
+    ({"at": "1s", "partition": "eu"}, "partition eu at 1s"),
+    ({"at": "2s", "heal": "eu"}, "heal eu at 2s"),
+    ({"at": "2s", "freeze": "us"}, "freeze us at 2s"),
+    ({"at": "2s", "link": "down", "of": "us-eu"}, "link down us-eu at 2s"),
+    ({"at": "3s", "link": "up", "of": "eu-us"}, "link up eu-us at 3s"),
+    ({"at": "2s", "delay": "50ms", "of": "eu-us"}, "delay 50ms of eu-us at 2s"),
+    ({"at": "2s", "loss": 0.5, "of": "eu>us"}, "loss 50 % of eu>us at 2s"),
+    ({"at": "2s", "rate": 5, "of": "asia"}, "rate 5 Mbit/s of asia at 2s"),
+]
 EVERY_KIND = [given for given, _ in KINDS]
 FREEZE = {"at": "5s", "freeze": "followers"}
 
 
 def test_every_kind_is_read_and_comes_back(tmp_path: Path) -> None:
-    found = load_scenarios(file_of(tmp_path, *EVERY_KIND))
+    found = load_scenarios(file_of(tmp_path, *(given for given, _ in (*KINDS, *BY_SITE))))
     (scenario,) = found.scenarios
-    assert [event.text for event in scenario.events] == [text for _, text in KINDS]
+    assert [event.text for event in scenario.events] == [text for _, text in (*KINDS, *BY_SITE)]
     (tmp_path / "again.json").write_text(scenarios_text(found.dataset, found.scenarios))
     assert load_scenarios(tmp_path / "again.json").scenarios == found.scenarios
 
@@ -75,6 +86,8 @@ def test_names_say_which_events_and_do_not_grow_for_ever(tmp_path: Path) -> None
     assert scenario.name.endswith(f"-{name_of(scenario.events)}")
     assert name_of(scenario.events).startswith("14events-")
     assert name_of(scenario.events) != name_of(scenario.events[::-1])
+    (scenario,) = load_scenarios(file_of(tmp_path, BY_SITE[0][0], BY_SITE[7][0])).scenarios
+    assert scenario.name.endswith("-partition-eu_us+etcd4-at1s-for2s-loss50pc-eu_us-at2s")
     # A single event stands for a list of one.
     path = file_of(tmp_path, [])
     path.write_text(path.read_text().replace("[[]]", '{"at": "2s", "kill": "etcd9"}'))
@@ -100,6 +113,8 @@ REFUSED: list[dict[str, Any]] = [
     *({"every": "20s", "kill": "leader"}, {"every": "2s", "for": "2s", "kill": "leader"}),
     *(AT | {"for": "1ms", "kill": "leader"}, AT | {"for": "1s", "restart": "killed"}, AT | {"restart": "killed"}),
     *(AT | {"thaw": "etcd1"}, AT | {"heal": "partitioned"}, AT | {"link": "up", "of": "down"}),
+    *(AT | {"partition": sets} for sets in ([], [["eu"]], [["eu"], []], [["eu"], ["leader!"]], ["eu", "us"])),
+    *(AT | {"link": "down", "of": pair} for pair in ("eu>", "eu<us")),
 ]
 ONE = {"total": 500, "clients": 1, "conns": 1}
 SEVERAL = ONE | {"rate": [10, 100]}
@@ -111,6 +126,8 @@ def test_what_makes_no_sense_is_refused_at_its_place(tmp_path: Path, snapshot: S
     for load, at in ((SEVERAL, "5s"), (SEARCH, "5s")):
         told[json.dumps(load)] = refusals(file_of(tmp_path, FREEZE | {"at": at}, load=load))
     assert {event: text.replace(str(tmp_path), "FOLDER") for event, text in told.items()} == snapshot
+    sets = {"at": "1s", "partition": [["eu"], ["us"]]}
+    assert "sets are kept apart until all of them are healed" in refusals(file_of(tmp_path, sets, AT | {"heal": "eu"}))
     many = [{"at": f"{number}s", "kill": "etcd1"} for number in range(1, EVENTS_MAX + 2)]
     told = r'events: is too long; got 51 entries; allowed: at most 50; one with "every" repeats, and the others can be'
     with pytest.raises(ConfigError, match=told):
@@ -162,6 +179,49 @@ def test_what_a_topology_cannot_do_is_refused_at_its_place(tmp_path: Path) -> No
         (JITTER, [DELAY | {"of": "etcd1"}]),
     ):
         assert not planned(tmp_path, config, *events)
+
+
+SITES: dict[str, Any] = {
+    "rtt": {"eu-us": {"delay": "40ms", "jitter": {"distribution": "uniform", "value": "2ms"}}, "us-asia": "80ms"},
+    "nodes": [{"mem": "64m", "cpus": 1, "site": site} for site in ("eu", "eu", "us", "asia")],
+    "sites": {"sea": {"rtt": "0s"}},
+    "client": {"site": "sea"},
+}
+SITES["rtt"] |= {"sea-asia": "10ms"}
+BY_NAME: list[tuple[dict[str, Any], str]] = [
+    ({"kill": "sea"}, "is not a member or a site with members of"),
+    ({"kill": "mars"}, "allowed: etcd1, etcd2, etcd3, etcd4; eu, us, asia\n"),
+    ({"partition": [["eu"], ["us", "mars"]]}, "is not a member or a site with members of"),
+    ({"partition": [["eu"], ["us", "etcd2"]]}, "has members in several sets: etcd2"),
+    (
+        {"link": "down", "of": "eu-asia"},
+        "allowed: etcd1, etcd2, etcd3, etcd4; eu, us, asia; eu-us, us-asia, sea-asia\n",
+    ),
+    ({"link": "down", "of": "eu>us"}, "is not a member or a site with members or a link between sites of"),
+    (
+        {"delay": "50ms", "of": "eu>asia"},
+        "; eu-us, eu>us, us>eu, us-asia, us>asia, asia>us, sea-asia, sea>asia, asia>sea",
+    ),
+    ({"delay": "1ms", "of": "us-eu"}, "is impossible on the link of eu>us: "),
+    ({"kill": "eu-us"}, "is not a member or a site with members of"),
+]
+
+
+def test_names_of_sites_and_pairs_are_refused_where_there_are_none(tmp_path: Path) -> None:
+    for event, message in BY_NAME:
+        text = planned(tmp_path, SITES, {"at": "2s"} | event)
+        assert message in f"{text}\n" and "$.scenarios[0].events[0]" in text, text
+    for event, _ in BY_SITE:
+        begun = {"heal": [BY_SITE[1][0]], "link": [BY_SITE[4][0]]}.get(
+            next((k for k in event if k in ("heal", "link")), "")
+        )
+        assert not planned(tmp_path, SITES, *(begun or []), event)
+    assert not planned(tmp_path, SITES, {"at": "2s", "delay": "1ms", "of": "asia-us"})
+    one_site = {"nodes": [{"mem": "64m", "cpus": 1, "site": "eu", "count": 3}]}
+    assert "has no other member to be partitioned from" in planned(tmp_path, one_site, {"at": "2s", "partition": "eu"})
+    named = SITES | {"nodes": [*SITES["nodes"], {"mem": "64m", "cpus": 1, "site": "eu", "name": "us-eu"}]}
+    text = planned(tmp_path, named, {"at": "2s", "link": "down", "of": "us-eu"})
+    assert "us-eu is also the name of a node, site or link of" in text
 
 
 def test_the_failover_preset_is_what_its_document_says() -> None:

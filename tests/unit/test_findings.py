@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -274,7 +275,12 @@ def carried(
 def explained(*items: ExecutedEvent, size: int = 3) -> bool:
     """By an election timeout of 1 s."""
     members = [f"etcd{number}" for number in range(1, size + 1)]
-    return explains_election(Disruptions("1", items), members, lambda a, b, down: (), 1000 * MS)
+
+    def crossed(a: str, b: str, down: Collection[str]) -> Collection[str]:
+        """Of the members the first two are at eu."""
+        return ("eu-us", "eu>us", "us>eu") if len({a, b} & {"etcd1", "etcd2"}) == 1 and size == 5 else ()
+
+    return explains_election(Disruptions("1", items), members, crossed, 1000 * MS)
 
 
 kill, restart, freeze, thaw, partition = (
@@ -297,6 +303,48 @@ ENDS_A_LEAD = {
     "a full queue of the leader takes the timeout": [rate("1", 0, 24_000_000)],
     "the reset of another event leaves it": [delay("1", 0, 600 * MS), reset("1", 100, number=2, cause="for")],
 }
+_FIVE = (("etcd1", "etcd2"), ("etcd3",)), (("etcd1", "etcd2"), ("etcd4", "etcd5")), (("etcd3",), ("etcd4", "etcd5"))
+"""Members of three sites."""
+parted = partial(partition, "12345", 0, target="eu | us | asia", apart=_FIVE)
+PAIR = {"members": ("eu-us",)}
+ONE_WAY = {"members": ("eu>us",)}
+BOTH = {"members": ("eu>us", "us>eu")}
+ENDS_ONE_OF_FIVE = {
+    "no site has a majority": [parted()],
+    "a leader in the smaller set": [parted(apart=_FIVE[:2])],
+    "the leader outside the set of a partition": [
+        partition("2345", 0, apart=((("etcd2", "etcd3", "etcd4", "etcd5"), ("etcd1",)),))
+    ],
+    "sets that another event heals": [parted(), heal("12345", 500, target="partitioned", number=2)],
+    "sets that one of them is healed of": [parted(), heal("1", 100, target="eu", number=2)],
+    "sets beside a later partition": [parted(), partition("1", 10, number=2), heal("1", 20, number=2, cause="for")],
+    "a link between sites that is down": [carried("link_down", "", 0, **PAIR)],
+    "the same where nobody is known to lead": [carried("link_down", "", 0, leader=None, **PAIR)],
+    "a site's link that takes the timeout there and back": [delay("", 0, 500 * MS, **BOTH)],
+    "its two directions at different times": [
+        delay("", 0, 600 * MS, **ONE_WAY), delay("", 100, 400 * MS, number=2, members=("us>eu",))
+    ],
+}  # fmt: skip
+LEAVES_ONE_OF_FIVE = {
+    "sets with the leader in a majority": [parted(apart=_FIVE[1:])],
+    "sets for a moment": [parted(), heal("12345", 499, cause="for")],
+    "sets that all are healed of": [parted(), heal("12345", 499, target="partitioned", number=2)],
+    "a partition of a minority": [partition("45", 0, apart=((("etcd4", "etcd5"), ("etcd1", "etcd2", "etcd3")),))],
+    "a majority in the set of a partition": [
+        partition("123", 0, apart=((("etcd1", "etcd2", "etcd3"), ("etcd4", "etcd5")),))
+    ],
+    "a link that is down on the leader's smaller side": [carried("link_down", "", 0, leader="etcd3", **PAIR)],
+    "a site's link that takes less": [delay("", 0, 499 * MS, **BOTH)],
+    "one direction that takes less": [delay("", 0, 999 * MS, **ONE_WAY)],
+    "a link that came up": [carried("link_down", "", 0, **PAIR), carried("link_up", "", 100, cause="for", **PAIR)],
+}
+
+
+@pytest.mark.parametrize("name", ENDS_ONE_OF_FIVE | LEAVES_ONE_OF_FIVE)
+def test_an_election_of_sites_is_explained_by_what_keeps_the_leader_from_a_majority(name: str) -> None:
+    assert explained(*(ENDS_ONE_OF_FIVE | LEAVES_ONE_OF_FIVE)[name], size=5) is (name in ENDS_ONE_OF_FIVE)
+
+
 LEAVES_IT = {
     "nothing": [],
     "followers at different times": [freeze("2", 0), thaw("2", 900, cause="for"), freeze("3", 901)],
@@ -337,6 +385,11 @@ def test_failed_requests_are_explained_by_what_keeps_answers_away() -> None:
         (delay("2", 0, 100 * MS), 1001, False),
         (delay("2", 0, 250 * MS), 9000, True),  # an answer over two such links takes the election timeout
         (delay("2", 0, 249 * MS), 9000, False),
+        (delay("", 0, 100 * MS, **BOTH), 1000, True),
+        (delay("", 0, 100 * MS, **BOTH), 1001, False),
+        (delay("", 0, 500 * MS, **BOTH), 9000, True),  # one such link on a way
+        (delay("", 0, 499 * MS, **BOTH), 9000, False),
+        (carried("link_down", "", 0, **PAIR), 9000, True),
         *((loss("2", 0, ratio), 9000, ratio > 0) for ratio in (0.0, 0.1)),
         (rate("2", 0, 100_000_000), 9000, False),
         (partition("2", 199), 9000, True),

@@ -285,7 +285,7 @@ def test_events_name_links_between_switches(tmp_path: Path, snapshot: SnapshotAs
         (planned,) = plan.scenarios
         assert [event.target for event in planned.scheduled.scenario.events] == ["a-b", "c-d"]
     wrong_ones = (
-        {"at": "1s", "link": "down", "of": "b-a"},
+        {"at": "1s", "link": "down", "of": "a-c"},
         {"at": "1s", "kill": "a-b"},
         {"at": "1s", "link": "down", "of": "a-d"},
         {"at": "1s", "delay": "1ms", "of": "b-c"},
