@@ -344,16 +344,20 @@ class Store:
 
     def look(self) -> None:
         """Have who should lead by now lead."""
-        running = [name for name, member in self.members.items() if member.runs]
-        if self.leader in running and len(running) * 2 > len(self.members):
+        running = [name for name, member in self.members.items() if member.runs and self._has_majority(name)]
+        if self.leader in running:
             self._lost_s = None
             return
         if self._lost_s is None:
             self._lost_s = self._machine.now_s
         wait_s = 0.1 if self.leader is None else ELECTION_S
-        if len(running) * 2 > len(self.members) and self._machine.now_s - self._lost_s >= wait_s:
+        if running and self._machine.now_s - self._lost_s >= wait_s:
             self.leader, self.term = self._machine.world.random.choice(running), self.term + 1
             self._lost_s = None
+
+    def _has_majority(self, name: str) -> bool:
+        near = [one for one, member in self.members.items() if member.runs and not self._machine.apart(name, one)]
+        return len(near) * 2 > len(self.members)
 
     @property
     def works(self) -> bool:
@@ -380,7 +384,7 @@ class Load:
 
     def __init__(self, machine: Machine, server: Process, path: str, body: dict[str, Any]) -> None:
         self.machine, self.body, self.writes = machine, body, path != contract.PATHS["read"]
-        self.client = Process(machine, "benchmark-client", server)
+        self.client, self._host = Process(machine, "benchmark-client", server), machine.name_of(server)
         self.total = int(body["total"])
         self.start_s = float(body.get("startNs", 0)) / 1e9
         self.began_s = self.heard_s = max(machine.now_s, self.start_s)
@@ -421,7 +425,13 @@ class Load:
             machine.store.fail_of_disk(full)
         refused = [member for member in wanted if not member.host.alive]
         links = machine.emulator is not None and machine.emulator.process.runs
-        if not links or not machine.store.works or any(not member.runs for member in wanted):
+        leader = machine.store.leader
+        served = all(
+            member.runs and not machine.apart(self._host, name, False) and not machine.apart(name, leader or name)
+            for name, member in machine.store.members.items()
+            if member in wanted
+        )
+        if not links or not machine.store.works or not served:
             self._stuck_s += _TICK_S
             if refused and links:
                 self._fail()
@@ -723,6 +733,19 @@ class Machine:
     def host_of_endpoint(self, endpoint: str) -> str:
         ip = endpoint.rpartition(":")[0]
         return next(host.name for host in self._topology.members if str(host.ip) == ip)
+
+    def apart(self, one: str, two: str, by_partition: bool = True) -> bool:
+        """Whether frames between two hosts are lost: by a partition, or where a link on their way is down."""
+        if self.emulator is None or one == two:
+            return False
+        links = self.emulator.links
+        for hop in self._topology.hops(one, two):
+            names = (f"{hop.sender}-{hop.receiver}", f"{hop.receiver}-{hop.sender}")
+            if not all(links[name]["up"] for name in names if name in links):
+                return True
+        sets = [{port.partition("-")[0] for port in ports} for ports in self.emulator.sets]
+        of_both = [next((at for at, names in enumerate(sets) if name in names), None) for name in (one, two)]
+        return by_partition and None not in of_both and of_both[0] != of_both[1]
 
     def name_of(self, process: Process) -> str:
         return next(held.host for held in self.engine.held.values() if held.process is process)

@@ -48,6 +48,7 @@ from tests.faults.machine import Machine, Popen, Process
 from tests.faults.strikes import STRIKES, Fault, Strike, engine_struck, follower_of
 from tests.faults.table import BEGINNINGS, BRING_UP, ENDS, FINISHED, PROOF, SCENARIOS, TEAR_DOWN, Cell
 from tests.simulated_time import EPOCH_NS, World
+from tests.unit.fakes import FakeEmulator
 from tests.unit.manifests import MACHINE, PROGRAM
 
 END_S = 400.0
@@ -480,6 +481,48 @@ def _verdicts(plan: Any, times: Any, allowed: Any) -> Any:
     if key not in _known:
         _known[key] = tuple(_real_verdicts(plan, times, allowed))
     return _known[key]
+
+
+_PLACE = {"mem": "256m", "cpus": 1}
+SITES = {
+    "rtt": {"eu-us": "2ms", "us-asia": "3ms", "eu-asia": "4ms"},
+    "nodes": [_PLACE | {"site": site} for site in ("eu", "us", "asia")],
+    "client": {"site": "asia"},
+}
+EVENTS = [
+    {"at": "300ms", "partition": [["eu"], ["us", "asia"]], "for": "1200ms"},
+    {"at": "1800ms", "delay": "20ms", "of": "eu>us", "for": "300ms"},
+    {"at": "1900ms", "link": "down", "of": "us-eu", "for": "300ms"},
+]
+
+
+def events_of_sites(folder: Path, seed: int) -> tuple[str, list[dict[str, str]], list[dict[str, Any]], list[str]]:
+    """A run on three sites with events: what is printed, its rows and what was done; and what the emulator was told,
+    of links their delays in ms."""
+    simulation = Simulation(seed, config=json.dumps(SITES))
+    run, asked = Run(simulation, folder), list[str]()
+    held = json.loads(run.files.scenarios.read_text())
+    block = held["scenarios"][0] | {"target": "cluster", "events": EVENTS}
+    run.files.scenarios.write_text(json.dumps({**held, "scenarios": [block]}))
+    carry_out_request = FakeEmulator.carry_out
+
+    def watched(emulator: FakeEmulator, op: str, name: str = "", **fields: Any) -> Any:
+        if run.happened["scenario_began"] and not run.happened["scenario_ended"] and op not in ("stats", "read_link"):
+            given = [value for value in fields.values() if value is not None]
+            values = [value["delay_ns"] // 10**6 if op == "set_link" else value for value in given]
+            asked.append(" ".join([op, name, *map(str, values)]).replace("'", ""))
+        return carry_out_request(emulator, op, name, **fields)
+
+    def followed() -> None:
+        with on_machine(run), mock.patch.object(FakeEmulator, "carry_out", watched):
+            run.start()
+            run.end()
+            assert not any(run.machine.left().values())
+
+    simulation.run(followed)
+    simulation.machine.close()
+    (path,) = run.files.runs.glob("*/disruptions.jsonl")
+    return run.said, run.files.rows(), [json.loads(line) for line in path.read_text().splitlines()], asked
 
 
 class _NobodyThere(Exception):

@@ -315,7 +315,10 @@ IDLE: dict[str, Any] = dict.fromkeys(COUNTED, 0) | {
 
 
 class FakeEmulator:
-    """The ports and links that a link emulator holds by name; each direction of a link has ``counted`` what it did."""
+    """The ports and links that a link emulator holds by name; each direction of a link has ``counted`` what it did.
+
+    ``sets`` are the ports that a partition keeps apart.
+    """
 
     counted = IDLE
 
@@ -323,11 +326,12 @@ class FakeEmulator:
         self.ports: dict[str, dict[str, Any]] = {}
         self.links: dict[str, dict[str, Any]] = {}
         self.traces: dict[str, list[dict[str, Any]]] = {}
+        self.sets: list[list[str]] = []
 
     def carry_out(self, op: str, name: str = "", **fields: Any) -> Any:
         """The result of a request. Raises ``RunError`` where the emulator refuses it."""
         held = self.ports if op.endswith("port") else self.links
-        if op in ("set_port", "remove_port", "set_link", "read_link", "remove_link") and name not in held:
+        if op in ("set_port", "remove_port", "set_link", "link_state", "read_link", "remove_link") and name not in held:
             raise RunError(f"there is no {op.partition('_')[2]} {name!r}")
         match op:
             case "add_port":
@@ -349,6 +353,10 @@ class FakeEmulator:
                     if of:
                         self.links[name][side]["traces"] = {"rate": None, "delay": None, **of}
                 return self.carry_out("read_link", name)
+            case "link_state":
+                self.links[name] |= {"up": fields["up"], "admin_up": fields["up"]}
+            case "partition" | "heal":
+                self.sets = fields.get("sets", [])
             case "read_link":
                 return json.loads(json.dumps(self.links[name]))
             case "remove_port" if any(name in link["ports"] for link in self.links.values()):
@@ -360,7 +368,7 @@ class FakeEmulator:
                 of_all = {"switches": {}, "partition": None, "stamps": "kernel", "unmatched": 0, "lateness": NO_TIMES}
                 return found | of_all
             case other:
-                assert other in ("set_port", "add_switch", "remove_switch"), other
+                assert other in ("set_port", "add_switch", "remove_switch", "routes"), other
         return None
 
 

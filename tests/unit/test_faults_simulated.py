@@ -19,7 +19,7 @@ from containernet_env.base.http import NoAnswerError
 from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
 from tests.faults.document import DOCUMENT, between, fault_table
 from tests.faults.faults import FAULTS as STRIKES
-from tests.faults.simulated import FAULTS, carry_out, strike_anywhere
+from tests.faults.simulated import FAULTS, carry_out, events_of_sites, strike_anywhere
 from tests.faults.soak import QUANTITIES, TOPOLOGIES, growth
 from tests.faults.table import FAULTS as PROMISES
 from tests.faults.table import FINISHED, MOMENTS, REAL, SCENARIOS, TEAR_DOWN, WRITE, Cell, Promise, cells
@@ -76,6 +76,27 @@ def test_fault(cell: Cell, tmp_path: Path) -> None:
 )
 def test_a_run_is_struck_anywhere(fault: str, preempt: float, tmp_path: Path) -> None:
     for_each_seed(ANYWHERE, tmp_path, lambda folder, seed: strike_anywhere(fault, folder, seed, preempt))
+
+
+def test_events_of_sites_and_pairs(tmp_path: Path) -> None:
+    def run(folder: Path, seed: int) -> None:
+        said, (row,), done, asked = events_of_sites(folder, seed)
+        assert row["EventsDone"] == (
+            "partition eu | us asia at 0.300 s; heal eu | us asia at 1.500 s; delay eu>us at 1.800 s; "
+            "link down eu-us at 1.900 s; reset eu>us at 2.100 s; link up eu-us at 2.200 s"
+        )
+        between = {item["verb"]: item["apart"] for item in done if item["apart"]}
+        assert between == {"partition": [[["etcd1"], ["etcd2", "etcd3"]]]}
+        assert asked == [
+            *("partition  [[etcd1-eth0], [etcd2-eth0, etcd3-eth0]]", "heal "),
+            *("set_link eu-us 20 1", "link_state eu-us False"),
+            *("set_link eu-us 1 1", "link_state eu-us True", "set_link eu-us 1 1"),
+        ]
+        # The leader of a majority stays, and an election without one is explained.
+        led, term = row["LeaderAtStart"], int(row["TermAtEnd"]) - int(row["TermAtStart"])
+        assert (row["Valid"], row["Error"], term > 0) == ("yes", FINISHED, led == "etcd1"), said
+
+    for_each_seed(max(4, SEEDS), tmp_path, run)
 
 
 @pytest.mark.simulated
