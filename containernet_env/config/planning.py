@@ -667,7 +667,13 @@ def dilated(plan: Plan) -> Plan:
         for node in plan.config.hosts
     ]
     members = len(plan.config.nodes)
-    config = replace(plan.config, nodes=tuple(nodes[:members]), clients=tuple(nodes[members:]), store=store.choice)
+    config = replace(
+        plan.config,
+        nodes=tuple(nodes[:members]),
+        clients=tuple(nodes[members:]),
+        switch_links=slowed(plan.config.switch_links, factor),
+        store=store.choice,
+    )
     return replace(
         plan,
         config=config,

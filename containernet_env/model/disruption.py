@@ -98,7 +98,7 @@ class Disruption:
     ``target`` is one of ``DRAWN_TARGETS`` or of ``AFFECTED``, or a name (see ``Targets``), or of a partition the sets
     of names that it keeps apart; without sets it keeps the members of the target apart from all others. ``value`` is
     the delay (one way, ns, each direction), the share of frames that is lost, or the rate (bit/s; ``None`` is
-    unlimited) of the members' links or of that link.
+    unlimited) of links.
     """
 
     verb: Verb

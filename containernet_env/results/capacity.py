@@ -230,8 +230,8 @@ def sample_of(
         return None
     client_ns, links_ns, _, machine_ns = known[members:]
     requests = load.ok + ((load.values["warmup"] or {}).get("ok") or 0)
-    sent = [link["a_to_b"] for link in outcome.network.values["links"].values()]
-    frames = sum(direction["frames"] for direction in sent)
+    ports = outcome.network.values["ports"].values()
+    frames = sum(port["received_frames"] for port in ports)
     if requests <= 0 or frames <= 0:
         return None
     scenario = outcome.scheduled.scenario.together
@@ -251,7 +251,7 @@ def sample_of(
         links_ns=links_ns / requests,
         rest_ns=max(0, machine_ns - sum(known[:members]) - client_ns - links_ns) / requests,
         frames=frames / requests,
-        frame_bytes=sum(direction["bytes"] for direction in sent) / frames,
+        frame_bytes=sum(port["received_bytes"] for port in ports) / frames,
         busy_ratio=machine_ns / usage.window_ns / cores,
         limit=_limit(outcome.findings, reasons),
         config=config,

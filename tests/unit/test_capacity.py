@@ -87,7 +87,7 @@ def outcome(*kinds: Kind, scenario: Scenario = WRITE, error: str | None = None, 
     ok = load.pop("ok", 1000)
     answer = closed_loop(ok=ok, cpu_s=0.05, requests_per_s=500.0, **load)
     answer["warmup"] = {"ok": 1000, "failed": 0, "unknown": 0, "abandoned": 0, "total_s": 1.0}
-    direction = {"frames": 10_000, "bytes": 1_000_000}
+    port = {"received_frames": 10_000, "received_bytes": 1_000_000}
     used = Consumers(
         members={name: Consumption(cpu_ns=ms * MS) for name, ms in (("a", 100), ("b", 400), ("c", 100))},
         client=Consumption(cpu_ns=120 * MS),
@@ -101,7 +101,7 @@ def outcome(*kinds: Kind, scenario: Scenario = WRITE, error: str | None = None, 
         1,
         cluster=1,
         load=LoadResult.from_json(answer),
-        network=LinkStatistics({"links": {"a-s1": {"a_to_b": direction, "b_to_a": {"frames": 7, "bytes": 7}}}}),
+        network=LinkStatistics({"links": {"eu-us": {"a_to_b": {"frames": 7, "bytes": 7}}}, "ports": {"a-eth0": port}}),
         machine=Usage(1000 * MS, used),
         findings=tuple(Finding(kind, "invalid", kind) for kind in kinds),
         error=error,

@@ -29,6 +29,7 @@ from containernet_env.containernet.live_links import LiveLinks
 from containernet_env.containernet.network import Containernet, reconnect
 from containernet_env.containernet.shell import CHANGES, CommandLine, run_command
 from containernet_env.hosts.netns import ProcessGoneError
+from containernet_env.model.disruption import Targets
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
 from containernet_env.model.usage import Leadership
 from containernet_env.network import measure as measuring
@@ -634,7 +635,9 @@ def test_members_of_a_lab_join_their_cluster_again(members: Any, capsys: pytest.
 
     testbed: Any = SimpleNamespace(net=members, failure=None, emulated=SimpleNamespace(dilation=1))
     testbed.faults = SimpleNamespace(
-        members=("etcd1", "etcd2", "etcd3"), restart=restart, signal=lambda verb, name: members[name].kill()
+        targets=Targets(("etcd1", "etcd2", "etcd3")),
+        restart=restart,
+        signal=lambda verb, name: members[name].kill(),
     )
     testbed.cluster = SimpleNamespace(expect_death=killed.append, leadership=lambda: Leadership("etcd2", 7))
     lab = Lab(testbed)

@@ -6,7 +6,9 @@ import json
 import re
 from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal
+from itertools import combinations, permutations
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 
 from containernet_env.base.errors import UsageError
 from containernet_env.config.plan import AUTO, PlanOptions, cell_hash, config_hash, plan_values
-from containernet_env.config.planning import build_plan, dilated, with_dilations
+from containernet_env.config.planning import at_most, build_plan, dilated, with_dilations
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.model.dilation import emulated, emulated_outcome, slowed
@@ -68,6 +70,7 @@ NODES = [
     {"ip": f"10.0.0.{251 + n}", "mem": "500m", "cpus": 1, "bandwidth": 1000, "link_delay": "3ms"} for n in range(3)
 ]
 LOAD = {"clients": 1, "conns": 1}
+MS = 10**6
 KEY = MachineKey(cpu_model="c", architecture="a", cores=2, kernel="k")
 
 
@@ -117,6 +120,71 @@ def test_times_of_a_configuration_are_longer_and_rates_lower() -> None:
     expected = dict.fromkeys(times, 4.0) | {"rate": 0.25, "events.1.value": 0.25}
     assert ratios(load, slowed(load, 4)) == expected
     assert isinstance(slowed(events[1], 3).value, int)
+
+
+def site_graph(draws: Random) -> dict[str, Any]:
+    """A topology file of a random connected graph of sites."""
+
+    def way(least_ns: int) -> dict[str, Any]:
+        delay_ns = draws.randrange(least_ns, 40 * MS)
+        made: dict[str, Any] = {"delay": f"{delay_ns}ns"}
+        if draws.random() < 0.5:
+            made |= {"bandwidth": draws.choice([0.5, 7, 33.3, 1000]), "queue": draws.choice(["default", 55, "9k"])}
+            made = {name: value for name, value in made.items() if value != "default"}
+        if draws.random() < 0.4:
+            jitter_ns = draws.randrange(1, (delay_ns - least_ns) // 2 + 2)
+            made["jitter"] = {"distribution": "uniform", "value": f"{jitter_ns}ns", "reorder": draws.random() < 0.5}
+        return made | ({"loss": 0.25} if draws.random() < 0.3 else {})
+
+    names = [f"r{number}" for number in range(draws.randrange(2, 7))]
+    sites = {
+        name: {"rtt": f"{draws.randrange(0, 4 * MS)}ns", "bandwidth": draws.choice([3, 77.7, 400])} for name in names
+    }
+    joined = {(draws.choice(names[:at]), names[at]) for at in range(1, len(names))}
+    joined |= {(one, two) for one, two in combinations(names, 2) if draws.random() < 0.4}
+    rtt = {f"{a}>{b}": way(2 * MS) for one, two in sorted(joined) for a, b in ((one, two), (two, one))}
+    nodes = [{"mem": "64m", "cpus": 1, "site": name, "count": draws.randrange(1, 4)} for name in names]
+    return {"sites": sites, "rtt": rtt, "nodes": nodes, "client": {"site": draws.choice(names)}}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_hop_between_sites_is_as_much_slower_as_all_else(tmp_path: Path, seed: int) -> None:
+    draws = Random(seed)
+    factor = draws.randrange(2, 20)
+    plan = plan_of(tmp_path, site_graph(draws), [scenario()], factor)
+    real = dilated(plan)
+    times = {"delay_ns", "jitter.ns", "jitter.correlation_ns"}
+    for one, two in permutations([host.name for host in plan.topology.hosts], 2):
+        before, after = plan.topology.hops(one, two), real.topology.hops(one, two)
+        assert [hop.name for hop in before] == [hop.name for hop in after]
+        for old, new in zip(before, after, strict=True):
+            changed = ratios(old.spec, new.spec)
+            rate = changed.pop("rate_bps", None)
+            assert (rate is None) == (old.spec.rate_bps is None) and {*changed} <= times, changed
+            assert {*changed.values()} <= {factor} and ("delay_ns" in changed) == (old.spec.delay_ns > 0)
+            assert old.spec.rate_bps is None or new.spec.rate_bps == round(old.spec.rate_bps / factor)
+            assert (old.spec.jitter is None) or changed["jitter.ns"] == factor
+    for slow, fast in zip(real.rtt, plan.rtt, strict=True):
+        assert slow.propagation_ns == factor * fast.propagation_ns
+        assert slow.expected_ns == pytest.approx(
+            factor * fast.expected_ns, rel=1e-5, abs=20 * factor
+        )  # whole ns and bit/s
+    of_hosts = {link.a: link.spec for link in real.links}
+    for node, planned in zip(real.config.hosts, plan.config.hosts, strict=True):
+        assert node.link == slowed(planned.link, factor)
+        assert of_hosts[node.name].a_to_b.delay_ns == node.link.a_to_b.delay_ns
+    assert real.config.switch_links == slowed(plan.config.switch_links, factor) != plan.config.switch_links
+    assert real.topology.routes() == plan.topology.routes()
+
+
+def test_five_regions_of_three_members_run_as_slow_as_two_cores_need(tmp_path: Path) -> None:
+    regions = ("eu-central-1", "us-east-1", "us-west-2", "ap-northeast-1", "ap-southeast-2")
+    nodes = [{"mem": "512m", "cpus": 1, "bandwidth": 1000, "site": name, "count": 3} for name in regions]
+    plan = plan_of(tmp_path, {"rtt": "aws-2025", "nodes": nodes}, [scenario(total=1000)])
+    real = dilated(plan.at(8))
+    assert {host.cpu_quota_us / host.cpu_period_us for host in real.hosts if host.cpus} == {1 / 8}
+    assert real.timing.member_timeout_s == 8 * plan.timing.member_timeout_s
+    assert at_most(plan, 100) == 19, "etcd's election timeout is 50 s at most"
 
 
 def test_what_was_measured_is_in_emulated_time_and_work_stays_work() -> None:
