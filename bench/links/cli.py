@@ -39,7 +39,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--only",
         action="append",
-        choices=("accuracy", "bandwidth", "beside", "frames", "cost"),
+        choices=("accuracy", "bandwidth", "beside", "frames", "cost", "hops", "regions"),
         help="only this table; repeatable",
     )
     parser.add_argument("--by", action="append", choices=KINDS, help="only this implementation; repeatable")

@@ -30,6 +30,9 @@ class Durations:
     udp_s: float
     frames_s: float
     cost_s: float
+    graphs: int
+    graph_probes: int
+    hops: tuple[int, ...]
     install_s: float
 
     def tcp(self, own: bool, rate_bps: int | None) -> tuple[float, int]:
@@ -52,6 +55,7 @@ class Durations:
                     lines.append(f"{label}, {who}: {mine} instead of {complete}")
         if self.is_quick:
             lines.append("round trips under load over links of 3 ms only; no TCP both ways")
+            lines.append(f"{self.graphs} graphs of five regions instead of {COMPLETE.graphs}")
         return lines
 
     @property
@@ -80,6 +84,9 @@ COMPLETE = Durations(
     udp_s=10,
     frames_s=10,
     cost_s=10,
+    graphs=20,
+    graph_probes=100,
+    hops=(1, 2, 3, 4, 5, 6),
     install_s=120,
 )
 FULL = Durations(
@@ -98,6 +105,9 @@ FULL = Durations(
     udp_s=5,
     frames_s=5,
     cost_s=5,
+    graphs=20,
+    graph_probes=100,
+    hops=(1, 2, 3, 4, 5, 6),
     install_s=60,
 )
 QUICK = Durations(
@@ -116,5 +126,8 @@ QUICK = Durations(
     udp_s=1,
     frames_s=1,
     cost_s=1,
+    graphs=2,
+    graph_probes=10,
+    hops=(1, 6),
     install_s=20,
 )

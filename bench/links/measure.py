@@ -1,4 +1,4 @@
-"""The five measurements: each creates and removes its own path and returns JSON values with every sample."""
+"""The measurements: each creates and removes its own path and returns JSON values with every sample."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bench.links import flows, theory
+from bench.links import flows, regions, theory
 from bench.links.durations import Durations
 from bench.links.frames import FrameSender
-from bench.links.paths import BenchPath, Host, Kind, open_path
+from bench.links.paths import BenchPath, Host, Kind, open_network, open_path
 from bench.links.summary import datagram_rate_bps, summarize_rtt
 from containernet_env.base.errors import RunError
 from containernet_env.model.link import DirectionSpec, LinkSpec, Uplink
@@ -35,6 +35,8 @@ UDP_RATE_BPS = BOTH_WAYS_RATE_BPS = 100_000_000
 LINK_DELAY_NS = 3_000_000
 """Delay of the links whose bandwidth, frame rate and cost are measured."""
 
+HOP_DELAY_NS = 1_000_000
+"""Delay of each link of the chains whose cost is measured."""
 SMALL_FRAME_BYTES = 64
 COST_PPS = 20_000
 LOAD_PPS = 5_000
@@ -58,10 +60,15 @@ class Point:
     pattern: str = ""
     overhead_bytes: int = 0
     uplink: Uplink | None = None
+    seed: int = 0
+    switches: int = 1
 
     def label(self) -> str:
         """The point, on one line."""
-        words = [self.table, self.kind, f"{self.delay_ns / 1e6:g} ms", self.protocol, self.pattern, self.uplink or ""]
+        delay = "" if self.table == "regions" else f"{self.delay_ns / 1e6:g} ms"
+        words = [self.table, self.kind, delay, self.protocol, self.pattern, self.uplink or ""]
+        words += [f"graph {self.seed}"] if self.table == "regions" else []
+        words += [f"{self.switches} switches"] if self.table == "hops" else []
         words.append(f"overhead {self.overhead_bytes}" if self.overhead_bytes else "")
         if self.table in ("bandwidth", "beside"):
             words.append("unlimited" if self.rate_bps is None else f"{self.rate_bps / 1e6:g} Mbit/s")
@@ -114,17 +121,24 @@ def points(kinds: list[Kind], durations: Durations) -> list[Point]:
         needs = _SETUP_S + durations.cost_s
         # The kernel's work for netem is in no process's CPU time.
         plan += [Point("cost", kind, needs, pattern=pattern) for kind in kinds if kind != "netem"]
+        for switches in durations.hops if "emulator" in kinds else ():
+            plan.append(Point("hops", "emulator", needs, HOP_DELAY_NS, pattern=pattern, switches=switches))
+    for seed in range(durations.graphs) if "emulator" in kinds else ():
+        needs = 3 * _SETUP_S + durations.graph_probes * echo_s
+        plan.append(Point("regions", "emulator", needs, seed=seed))
     return plan
 
 
 def run(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
     """Measure one point. Raises ``RunError``."""
     do = {"accuracy": _accuracy, "bandwidth": _bandwidth, "beside": _beside, "frames": _frames, "cost": _cost}
+    do |= {"hops": _hops, "regions": _regions}
     return {**asdict(point), **do[point.table](point, durations, directory, binary)}
 
 
-def _echoes(hosts: Sequence[Host], probes: int, binary: Path | None) -> dict[str, Any]:
-    """Echo requests between two hosts by `link-emulator rtt`: how many were ``sent`` and ``lost``, ``samples_ns``."""
+def _echoes(hosts: Sequence[Host], probes: int, binary: Path | None) -> list[dict[str, Any]]:
+    """Echo requests between any two hosts by `link-emulator rtt`: how many were ``sent`` and ``lost``,
+    ``samples_ns``."""
     request = {
         "hosts": [{"name": host.name, "pid": host.pid, "ip": host.address} for host in hosts],
         "probes": probes,
@@ -145,8 +159,7 @@ def _echoes(hosts: Sequence[Host], probes: int, binary: Path | None) -> dict[str
     )
     if done.returncode != 0:
         raise RunError(f"the RTT measurement failed: {done.stderr.strip()}")
-    pair: dict[str, Any] = json.loads(done.stdout)["pairs"][0]
-    return {**pair, "samples_ns": pair["samples_ns"] or []}
+    return [{**pair, "samples_ns": pair["samples_ns"] or []} for pair in json.loads(done.stdout)["pairs"]]
 
 
 def _accuracy(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
@@ -154,7 +167,7 @@ def _accuracy(point: Point, durations: Durations, directory: Path, binary: Path 
     probes = durations.loaded_probes if point.loaded else durations.probes
     with open_path(point.kind, LinkSpec.symmetric(point.delay_ns), directory, binary) as path:
         with _load(path, point.loaded):
-            pair = _echoes(path.hosts, probes, binary)
+            (pair,) = _echoes(path.hosts, probes, binary)
         facts = path.facts()
     summary = summarize_rtt(asked, pair["samples_ns"])
     if summary is None:
@@ -184,7 +197,7 @@ def _load(path: BenchPath, wanted: bool) -> Iterator[None]:
         except OSError as error:
             failure.append(error)
 
-    with FrameSender(*path.hosts, theory.FRAME_BYTES) as sender:
+    with FrameSender(*path.ends, theory.FRAME_BYTES) as sender:
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
         try:
@@ -204,7 +217,7 @@ def _bandwidth(point: Point, durations: Durations, directory: Path, binary: Path
     runs: list[dict[str, Any]] = []
     for _ in range(repetitions):
         with open_path(point.kind, point.spec(), directory, binary) as path:
-            first, second = path.hosts
+            first, second = path.ends
             if point.protocol == "udp":
                 assert point.rate_bps is not None
                 offered = theory.offered_pps(point.rate_bps)
@@ -243,12 +256,12 @@ def _beside(point: Point, durations: Durations, directory: Path, binary: Path | 
     sent_ns = sum(way.delay_ns + way.serialization_ns(PROBE_FRAME_BYTES) for way in ways)
     asked = 2 * sent_ns  # to the switch and from it, there and back
     with open_path(point.kind, spec, directory, binary) as path:
-        flow = flows.TcpFlow(*path.hosts)
+        flow = flows.TcpFlow(*path.ends)
         try:
             flow.start()
             time.sleep(durations.tcp_warmup_s)
             begin = flow.mark()
-            pair = _echoes(path.hosts, durations.loaded_probes, binary)
+            (pair,) = _echoes(path.hosts, durations.loaded_probes, binary)
             result = flow.result(begin, flow.mark())
         finally:
             flow.close()
@@ -270,7 +283,7 @@ def _beside(point: Point, durations: Durations, directory: Path, binary: Path | 
 def _frames(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
     with (
         open_path(point.kind, LinkSpec.symmetric(point.delay_ns), directory, binary) as path,
-        FrameSender(*path.hosts, SMALL_FRAME_BYTES) as sender,
+        FrameSender(*path.ends, SMALL_FRAME_BYTES) as sender,
     ):
         sender.pace(0.1, 0.001, 1)  # the switch learns the addresses
         time.sleep(_DRAIN_S)
@@ -287,11 +300,34 @@ def _frames(point: Point, durations: Durations, directory: Path, binary: Path | 
 
 
 def _cost(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
+    with open_path(point.kind, LinkSpec.symmetric(point.delay_ns), directory, binary) as path:
+        return _cost_of(path, point, durations)
+
+
+def _hops(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
+    with open_network(regions.chain(point.switches, point.delay_ns), binary) as path:
+        _echoes(path.hosts, 1, binary)  # the switches learn both addresses
+        return _cost_of(path, point, durations)
+
+
+def _regions(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
+    """Round trips of every pair: ``off_ns`` is each median less the configured one."""
+    topology = regions.random_graph(point.seed)
+    with open_network(topology, binary) as path:
+        pairs = _echoes(path.hosts, durations.graph_probes, binary)
+    found = []
+    for pair in pairs:
+        asked = topology.rtt(pair["a"], pair["b"]).expected_ns
+        if (summary := summarize_rtt(asked, pair["samples_ns"])) is None:
+            raise RunError(f"none of {pair['sent']} echoes between {pair['a']} and {pair['b']} was answered")
+        links = len(topology.hops(pair["a"], pair["b"]))
+        found.append({**pair, **asdict(summary), "off_ns": summary.median_ns - asked, "links": links})
+    return {"pairs": found}
+
+
+def _cost_of(path: BenchPath, point: Point, durations: Durations) -> dict[str, Any]:
     burst = COST_PPS // 1000 if point.pattern == "bursts" else 1
-    with (
-        open_path(point.kind, LinkSpec.symmetric(point.delay_ns), directory, binary) as path,
-        FrameSender(*path.hosts, theory.FRAME_BYTES) as sender,
-    ):
+    with FrameSender(*path.ends, theory.FRAME_BYTES) as sender:
         sender.pace(_DRAIN_S, 0.001, 1)
         before, began_ns = path.delivered()
         cpu_s = path.cpu_s()

@@ -1,7 +1,7 @@
 """The path host - switch - host with a link on each side, by several implementations; nothing else uses it.
 
-The two hosts are two network namespaces. wirefilter's TAPs have the same queue as the emulator's, and all ends have
-the same TCP buffers, so that only the links differ.
+And any network of hosts and switches by the link emulator. Hosts are network namespaces. wirefilter's TAPs have the
+same queue as the emulator's, and all ends have the same TCP buffers, so that only the links differ.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ import json
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bench.links import theory
+from bench.links import regions, theory
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import netns
 from containernet_env.hosts.netns import ThrowawayNamespace
 from containernet_env.model.link import DirectionSpec, LinkSpec, queue_frames
+from containernet_env.model.topology import Topology
 from containernet_env.network.emulator import EmulatedLink, LinkEmulator
 from containernet_env.network.interface import MTU_BYTES, Interface, SwitchPort
 from containernet_env.network.kernel import VethLink
@@ -48,10 +49,11 @@ class Host:
 
 
 class BenchPath(ABC):
-    """Two hosts and the network between them. ``hosts[0]`` sends in one-way measurements."""
+    """Hosts and the network between them. ``ends`` are the first two: in one-way measurements the first sends."""
 
-    def __init__(self, hosts: tuple[Host, Host]) -> None:
+    def __init__(self, hosts: Sequence[Host]) -> None:
         self.hosts = hosts
+        self.ends = (hosts[0], hosts[1])
 
     @abstractmethod
     def processes(self) -> list[int]:
@@ -76,7 +78,7 @@ class BenchPath(ABC):
 class EmulatorPath(BenchPath):
     """By the project's link emulator, which counts the frames itself."""
 
-    def __init__(self, hosts: tuple[Host, Host], emulator: LinkEmulator) -> None:
+    def __init__(self, hosts: Sequence[Host], emulator: LinkEmulator) -> None:
         super().__init__(hosts)
         self._emulator = emulator
 
@@ -100,7 +102,7 @@ class EmulatorPath(BenchPath):
 class ProcessPath(BenchPath):
     """By the processes of vde2."""
 
-    def __init__(self, hosts: tuple[Host, Host], started: list[subprocess.Popen[bytes]]) -> None:
+    def __init__(self, hosts: Sequence[Host], started: list[subprocess.Popen[bytes]]) -> None:
         super().__init__(hosts)
         self._started = started
 
@@ -127,47 +129,78 @@ def open_path(kind: Kind, spec: LinkSpec, directory: Path, binary: Path | None =
     ``directory`` is for the sockets of vde2. Raises ``RunError``.
     """
     with ExitStack() as stack:
-        pids = [stack.enter_context(ThrowawayNamespace()).pid for _ in range(2)]
-        first, second = (
-            Host(f"h{number}", pid, f"bench{number}", f"10.9.0.{number}", f"02:00:00:00:09:0{number}")
-            for number, pid in enumerate(pids, 1)
-        )
-        hosts = (first, second)
-        for host in hosts:
-            for name, value in _TCP_BUFFERS.items():
-                netns.run(host.pid, ["sysctl", "-qw", f"net.ipv4.tcp_{name}={value}"])
+        hosts = _hosts(stack, 2)
         path: BenchPath
         if kind == "emulator":
-            path = _emulator(stack, hosts, spec, binary)
+            path = _emulator(stack, hosts, regions.network(["s1", "s1"], ["s1"], {}, spec), binary)
         elif kind == "wirefilter":
             path = _wirefilter(stack, hosts, spec, directory)
         else:
             path = _kernel(stack, hosts, spec, hosts_shape=kind == "netem")
-        for host, other in ((first, second), (second, first)):
-            device = host.interface
-            netns.ip_batch(
-                host.pid,
-                [
-                    # No router solicitations or the like: they would be extra frames.
-                    f"link set dev {device} addrgenmode none",
-                    f"address add {host.address}/24 dev {device}",
-                    f"link set dev {device} up",
-                    f"neighbour add {other.address} lladdr {other.mac} dev {device} nud permanent",
-                ],
-            )
+        _bring_up(hosts)
         yield path
 
 
-def _emulator(stack: ExitStack, hosts: tuple[Host, Host], spec: LinkSpec, binary: Path | None) -> BenchPath:
+@contextmanager
+def open_network(topology: Topology, binary: Path | None = None) -> Iterator[BenchPath]:
+    """Create a network by the link emulator, its hosts being called h1, h2 and so on; remove it on exit."""
+    with ExitStack() as stack:
+        hosts = _hosts(stack, len(topology.hosts))
+        path = _emulator(stack, hosts, topology, binary)
+        _bring_up(hosts)
+        yield path
+
+
+def _hosts(stack: ExitStack, count: int) -> list[Host]:
+    pids = [stack.enter_context(ThrowawayNamespace()).pid for _ in range(count)]
+    hosts = [
+        Host(f"h{number}", pid, f"bench{number}", f"10.9.0.{number}", f"02:00:00:00:09:{number:02x}")
+        for number, pid in enumerate(pids, 1)
+    ]
+    for host in hosts:
+        for name, value in _TCP_BUFFERS.items():
+            netns.run(host.pid, ["sysctl", "-qw", f"net.ipv4.tcp_{name}={value}"])
+    return hosts
+
+
+def _bring_up(hosts: Sequence[Host]) -> None:
+    for host in hosts:
+        device = host.interface
+        netns.ip_batch(
+            host.pid,
+            [
+                # No router solicitations or the like: they would be extra frames.
+                f"link set dev {device} addrgenmode none",
+                f"address add {host.address}/24 dev {device}",
+                f"link set dev {device} up",
+                *(
+                    f"neighbour add {other.address} lladdr {other.mac} dev {device} nud permanent"
+                    for other in hosts
+                    if other is not host
+                ),
+            ],
+        )
+
+
+def _emulator(stack: ExitStack, hosts: Sequence[Host], topology: Topology, binary: Path | None) -> BenchPath:
     emulator = LinkEmulator(binary, lambda _kind, _text: None)
     stack.callback(emulator.stop)
     emulator.start()
-    emulator.request("add_switch", name="s1")
-    for host in hosts:
-        ends = (Interface(host.pid, host.interface, host.mac, host.name), SwitchPort(f"{host.name}-port", "s1"))
-        link = EmulatedLink(emulator, f"{host.name}-s1", ends, spec)
+    for switch in topology.switches:
+        emulator.request("add_switch", name=switch.name)
+    by_name = {host.name: host for host in hosts}
+    for planned in topology.links:
+        ends = [
+            Interface(host.pid, host.interface, host.mac, host.name)
+            if (host := by_name.get(name)) is not None
+            else SwitchPort(f"{name}-{other}", name)
+            for name, other in ((planned.a, planned.b), (planned.b, planned.a))
+        ]
+        link = EmulatedLink(emulator, planned.name, (ends[0], ends[1]), planned.spec)
         link.make()
-        link.apply(spec)
+        link.apply(planned.spec)
+    if topology.has_loop:
+        emulator.request("routes", switches=topology.routes())
     return EmulatorPath(hosts, emulator)
 
 
@@ -183,7 +216,7 @@ def wirefilter_options(spec: LinkSpec) -> list[str]:
     return options
 
 
-def _wirefilter(stack: ExitStack, hosts: tuple[Host, Host], spec: LinkSpec, directory: Path) -> BenchPath:
+def _wirefilter(stack: ExitStack, hosts: Sequence[Host], spec: LinkSpec, directory: Path) -> BenchPath:
     """A vde_switch with a TAP in each host, one between them, and a wirefilter on each of the two links."""
     started: list[subprocess.Popen[bytes]] = []
     # Paths never share a socket, even if an old one could not be removed.
@@ -237,7 +270,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _kernel(stack: ExitStack, hosts: tuple[Host, Host], spec: LinkSpec, hosts_shape: bool) -> BenchPath:
+def _kernel(stack: ExitStack, hosts: Sequence[Host], spec: LinkSpec, hosts_shape: bool) -> BenchPath:
     """A bridge in a namespace of its own, with a veth pair to each host.
 
     Without ``hosts_shape`` only the bridge's ends are shaped: a sender's own queue would lose no frames, because TCP

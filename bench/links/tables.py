@@ -13,6 +13,7 @@ BEGIN, END = "<!-- RESULTS -->", "<!-- END OF RESULTS -->"
 LINE_WIDTH = 120
 
 Row = Mapping[str, Any]
+_PATTERNS = {"bursts": "20 every 1 ms", "even": "1 every 50 us"}
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], text_columns: int = 1) -> str:
@@ -132,10 +133,9 @@ def frames(rows: Sequence[Row]) -> str:
 
 def cost(rows: Sequence[Row]) -> str:
     """CPU time at 20,000 frames per second."""
-    names = {"bursts": "20 every 1 ms", "even": "1 every 50 us"}
     cells = [
         [
-            names[row["pattern"]],
+            _PATTERNS[row["pattern"]],
             row["kind"],
             f"{row['offered_per_s']:,.0f}",
             f"{row['delivered_per_s']:,.0f}",
@@ -145,6 +145,40 @@ def cost(rows: Sequence[Row]) -> str:
         if row["table"] == "cost"
     ]
     return table(["frames", "by", "offered/s", "delivered/s", "% of a core"], cells, 2) if cells else ""
+
+
+def hops(rows: Sequence[Row]) -> str:
+    """CPU time of a frame by the number of switches on its way, and what each more adds to that of one."""
+    found = [row for row in rows if row["table"] == "hops"]
+    of_one = {row["pattern"]: _frame_us(row) for row in found if row["switches"] == 1}
+    cells = []
+    for row in found:
+        one_us, more = of_one.get(row["pattern"]), row["switches"] - 1
+        each = f"{100 * (_frame_us(row) / one_us - 1) / more:+.1f}" if one_us and more else "-"
+        delivered = f"{row['delivered_per_s']:,.0f}"
+        cells.append([_PATTERNS[row["pattern"]], str(row["switches"]), delivered, f"{_frame_us(row):.2f}", each])
+    header = ["frames", "switches", "delivered/s", "us of CPU time each", "more per switch, %"]
+    return table(header, cells) if cells else ""
+
+
+def _frame_us(row: Row) -> float:
+    return 1e6 * float(row["core_ratio"]) / max(1.0, float(row["delivered_per_s"]))
+
+
+def regions(rows: Sequence[Row]) -> str:
+    """How far the median RTT of each pair is from configured, by the number of links between them, one way."""
+    pairs = [pair for row in rows if row["table"] == "regions" for pair in row["pairs"]]
+    cells = []
+    for links in [None, *sorted({pair["links"] for pair in pairs})] if pairs else ():
+        of_these = [pair for pair in pairs if links in (None, pair["links"])]
+        off_us = sorted(pair["off_ns"] / 1000 for pair in of_these)
+        early_us, lost = max(pair["early_ns"] for pair in of_these) / 1000, sum(pair["lost"] for pair in of_these)
+        figures = [off_us[0], statistics.median(off_us), off_us[-1], early_us]
+        sent = sum(pair["sent"] for pair in of_these)
+        label = "any" if links is None else str(links)
+        cells.append([label, str(len(of_these)), *(f"{value:.1f}" for value in figures), f"{lost}/{sent}"])
+    header = ["links", "pairs", "least off, us", "median off, us", "most off, us", "worst early, us", "lost"]
+    return table(header, cells) if cells else ""
 
 
 def report(results: Mapping[str, Any]) -> str:
@@ -170,6 +204,8 @@ def report(results: Mapping[str, Any]) -> str:
         ("Frames of 64 bytes, at the maximum rate", frames(rows)),
         ("The emulator", ratios(rows)),
         ("CPU time for 20,000 full frames/s", cost(rows)),
+        ("CPU time of the emulator for a full frame, at 20,000/s over a chain of switches", hops(rows)),
+        ("Median RTT less configured, of every pair of five regions in random graphs of switches", regions(rows)),
     ):
         if text:
             parts.append(f"{title}:\n\n{text}")
