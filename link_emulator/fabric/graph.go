@@ -363,7 +363,7 @@ func (f *Fabric) State() State {
 		s.Links[name] = link.state()
 	}
 	for name, port := range f.ports {
-		s.Ports[name] = port.state()
+		s.Ports[name] = port.state(s.Links)
 	}
 	for name, sw := range f.switches {
 		s.Switches[name] = sw.counts
@@ -375,7 +375,8 @@ func (f *Fabric) State() State {
 func (f *Fabric) Reset(nowNS int64) {
 	for _, link := range f.links {
 		for _, d := range link.directions {
-			d.Counts = Counts{Offered: uint64(d.line.Len())}
+			d.Lateness.reset()
+			d.Counts = Counts{Offered: uint64(d.line.Len()), Lateness: d.Lateness}
 			d.line.ResetCounters(nowNS)
 			f.reschedule(d)
 		}

@@ -3,6 +3,7 @@ package fabric
 import (
 	"encoding/json"
 	"math/bits"
+	"slices"
 )
 
 // tooEarlyNS: no frame is early; one that is by more than this is counted as well.
@@ -16,15 +17,15 @@ const (
 )
 
 // Lateness is how much after, or before, their scheduled times frames reached hosts: a log-linear histogram, in
-// constant memory. The zero value is empty and ready.
+// constant memory. The zero value is empty and ready. A copy counts into the same buckets: see snapshot.
 type Lateness struct {
 	Count      uint64 // of frames
 	MaxNS      int64  // the most by which one was late
 	EarlyMaxNS int64  // the most by which one was early
 	TooEarly   uint64 // frames that were more than tooEarlyNS early
 
-	ShowBuckets bool // in JSON
-	bucket      [buckets]uint64
+	ShowBuckets bool     // in JSON
+	bucket      []uint64 // up to that of MaxNS at least; nil while nothing was recorded
 }
 
 // Record counts one frame; negative: it was early, which counts as 0 in the histogram.
@@ -34,6 +35,7 @@ func (l *Lateness) Record(lateNS int64) {
 		l.TooEarly++
 	}
 	lateNS = max(lateNS, 0)
+	l.grow()
 	l.Count++
 	l.MaxNS = max(l.MaxNS, lateNS)
 	l.bucket[index(uint64(lateNS))]++
@@ -45,9 +47,38 @@ func (l *Lateness) Add(other *Lateness) {
 	l.MaxNS = max(l.MaxNS, other.MaxNS)
 	l.EarlyMaxNS = max(l.EarlyMaxNS, other.EarlyMaxNS)
 	l.TooEarly += other.TooEarly
+	l.grow()
 	for i, n := range other.bucket {
 		l.bucket[i] += n
 	}
+}
+
+// grow makes room for any time.
+func (l *Lateness) grow() {
+	if len(l.bucket) < buckets {
+		l.bucket = append(make([]uint64, 0, buckets), l.bucket...)[:buckets]
+	}
+}
+
+// snapshot is a copy that later frames do not change. It has the buckets up to MaxNS alone: with a thousand ports, all
+// of them would take the data thread milliseconds.
+func (l *Lateness) snapshot() Lateness {
+	copied := *l
+	copied.bucket = slices.Clone(l.used())
+	return copied
+}
+
+// reset forgets all frames.
+func (l *Lateness) reset() {
+	clear(l.used())
+	*l = Lateness{bucket: l.bucket}
+}
+
+func (l *Lateness) used() []uint64 {
+	if l.Count == 0 {
+		return nil
+	}
+	return l.bucket[:index(uint64(l.MaxNS))+1]
 }
 
 // PercentileNS is the nearest-rank percentile p (0..100), rounded up to its bucket's upper edge but never above the

@@ -44,6 +44,26 @@ func TestHistogramsAgainstASortedReference(t *testing.T) {
 	}
 }
 
+func TestASnapshotStaysAndAResetForgets(t *testing.T) {
+	n := star(t, ms, ms)
+	direction := n.links["l0"].directions[1]
+	direction.Lateness.Record(50_000)
+	before := n.State()
+	direction.Lateness.Record(3)
+	direction.Lateness.Record(70_000)
+	for _, held := range []Lateness{before.Links["l0"].BToA.Lateness, before.Ports["h0"].Lateness} {
+		assert.That(t, held.Count == 1 && held.PercentileNS(50) == 50_000 && held.MaxNS == 50_000, "a snapshot changed: %v", held)
+	}
+	n.Reset(0)
+	direction.Lateness.Record(5)
+	now := n.State().Links["l0"].BToA.Lateness
+	assert.That(t, now.Count == 1 && now.PercentileNS(99) == 5 && len(now.bucket) == 6, "after a reset: %v", now)
+	sum := Lateness{}
+	sum.Add(&now)
+	sum.Record(1 << 50)
+	assert.That(t, sum.Count == 2 && sum.PercentileNS(50) == 5 && now.Count == 1, "a sum: %v", sum)
+}
+
 func TestEmptyNegativeAndSum(t *testing.T) {
 	var h, other Lateness
 	assert.That(t, h.PercentileNS(99) == 0 && h.MaxNS == 0, "an empty histogram has a percentile")

@@ -154,6 +154,7 @@ func (l *Link) state() *LinkState {
 func (d *Direction) state() DirectionState {
 	state := DirectionState{Params: d.line.Params(), Counts: d.Counts, InFlight: d.line.Len(), WireDelay: d.line.Delays(),
 		Traces: d.followed()}
+	state.Lateness = d.Lateness.snapshot()
 	state.QueueHighWater, state.QueueHighWaterBytes = d.line.HighWater()
 	return state
 }

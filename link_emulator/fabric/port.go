@@ -36,10 +36,14 @@ type PortState struct {
 // Name is the port's name in the control protocol.
 func (p *Port) Name() string { return p.name }
 
-func (p *Port) state() PortState {
+// state is that of the port, given those of all links.
+func (p *Port) state(links map[string]*LinkState) PortState {
 	state := PortState{Alive: p.alive, PortCounts: p.PortCounts}
 	if p.out != nil {
-		state.Lateness = p.out.back.Lateness
+		link := links[p.out.link.name]
+		if state.Lateness = link.BToA.Lateness; p.out.back == p.out.link.directions[0] {
+			state.Lateness = link.AToB.Lateness
+		}
 	}
 	return state
 }

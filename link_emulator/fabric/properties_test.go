@@ -313,3 +313,28 @@ func FuzzIngress(f *testing.F) {
 		n.checkNothingIsLeft()
 	})
 }
+
+// What statistics of a network cost the data thread: ports at five switches that are all joined; each had a frame that
+// was 50 us late.
+func BenchmarkState(b *testing.B) {
+	for _, ports := range []int{16, 100, 1000} {
+		n := newNetwork(b)
+		for i := range 5 {
+			assert.OK(b, n.AddSwitch(fmt.Sprint("s", i)))
+			for j := range i {
+				n.addLink(fmt.Sprint(j, "-", i), sw(fmt.Sprint("s", j)), sw(fmt.Sprint("s", i)), model.Params{DelayNS: ms})
+			}
+		}
+		for i := range ports {
+			name := fmt.Sprint("h", i)
+			n.addPort(name)
+			n.addLink(name, port(name), sw(fmt.Sprint("s", i%5)), model.Params{DelayNS: ms})
+			n.links[name].directions[1].Lateness.Record(50e3)
+		}
+		b.Run(fmt.Sprint(ports), func(b *testing.B) {
+			for b.Loop() {
+				n.State()
+			}
+		})
+	}
+}
