@@ -102,6 +102,8 @@ class Estimator:
         self._rtt_s = {
             (a, b): topology.expected_rtt_ns(a, b) / 1e9 for a in (*self._members, *clients) for b in self._members
         }
+        self._quorum_s = {leader: self._rtt_of_quorum_s(leader) for leader in self._members}
+        self._known_ways: dict[tuple[str, str, str | None, bool, bool], list[float]] = {}
         self._varies = has_jitter(topology) or has_traces(topology)
         self._cores = machine_cores
         self._least_cpus = min(float(cpus) if cpus is not None else machine_cores for cpus in member_cpus)
@@ -111,7 +113,7 @@ class Estimator:
     @property
     def fastest_leader(self) -> str:
         """The possible leader that answers a write soonest, by the RTTs alone; the first of equals."""
-        return min(self._leaders, key=lambda leader: self._rtt_s[self._client, leader] + self._quorum_s(leader))
+        return min(self._leaders, key=lambda leader: self._rtt_s[self._client, leader] + self._quorum_s[leader])
 
     def scenario_s(self, scenario: Scenario) -> float:
         """Seconds for one scenario, its own overhead and warm-up included; for a search, of all its probes."""
@@ -151,18 +153,21 @@ class Estimator:
     def _ways_s(self, scenario: Scenario, read: Consistency | None) -> list[float]:
         """The RTTs of a read, or of a put (``None``), for each possible leader and each member that gets requests."""
         client = scenario.client or self._client
-        return [
-            self._rtt_s[client, one]
-            + (0.0 if read == "s" else self._rtt_s[one, leader])
-            + (0.0 if read in ("s", "default") else self._quorum_s(leader))
-            for leader in self._leaders
-            for one in ([leader] if scenario.target == "leader" else self._targets(scenario))
-        ]
+        key = (client, scenario.target, scenario.member, read == "s", read in ("s", "default"))
+        if key not in self._known_ways:
+            self._known_ways[key] = [
+                self._rtt_s[client, one]
+                + (0.0 if read == "s" else self._rtt_s[one, leader])
+                + (0.0 if read in ("s", "default") else self._quorum_s[leader])
+                for leader in self._leaders
+                for one in ([leader] if scenario.target == "leader" else self._targets(scenario))
+            ]
+        return self._known_ways[key]
 
     def _targets(self, scenario: Scenario) -> list[str]:
         return self._members if scenario.member is None else [scenario.member]
 
-    def _quorum_s(self, leader: str) -> float:
+    def _rtt_of_quorum_s(self, leader: str) -> float:
         """RTT to the follower that completes the majority; 0 for a single member."""
         followers = sorted(self._rtt_s[leader, member] for member in self._members if member != leader)
         needed = len(self._members) // 2

@@ -249,7 +249,7 @@ DEFAULT_STORE = StoreChoice()
 class Config:
     """A consistent config: names and addresses are unique, and addresses are inside ``subnet``.
 
-    ``nodes`` are the members in the file's order, 1 to 100, ``clients`` the hosts that make the load, at least one.
+    ``nodes`` are the members in the file's order, 1 to 300, ``clients`` the hosts that make the load, at least one.
     ``scenarios`` is the scenario file the config names, resolved against the config's own directory; it has not been
     opened. ``sha256`` is of the file's bytes, in hex.
     ``external``: an external cluster; nodes then represent its members, with placeholder addresses and links.

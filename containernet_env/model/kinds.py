@@ -33,7 +33,7 @@ from containernet_env.model import hints
 
 T = TypeVar("T")
 UNLIMITED = "unlimited"
-MAX_NODES = 100
+MAX_NODES = 300
 
 DELAY_MAX_NS = 10 * 10**9
 RATE_MIN_BPS = 10_000  # 0.01 Mbit/s

@@ -200,6 +200,8 @@ def _guarded(handler: Callable[..., None], *arguments: Any) -> None:
 
 _START_DEADLINE_S = 10.0
 _END_DEADLINE_S = 5.0
+_INTERFACE_END_S = 0.1
+"""On two busy cores the kernel took 20 ms for each interface."""
 # It prints a line where something is wrong; never one for each frame.
 _LOG_LINES = 1000
 
@@ -235,6 +237,7 @@ class LinkEmulator:
         self._log_lines: deque[str] = deque(maxlen=_LOG_LINES)
         self._listener: clock.Thread | None = None
         self._stopping = False
+        self._interfaces = 0
         self._lock = clock.Lock()
         self._traces: set[str] = set()
         self.hello: dict[str, Any] = {}
@@ -291,6 +294,7 @@ class LinkEmulator:
         """Send one request, return the answer; see ``ControlClient.request``."""
         if self._client is None:
             raise RunError(f"link emulator: {op}: it has not been started")
+        self._interfaces += op == "add_port"
         return self._client.request(op, deadline_s, **fields)
 
     def route(self, routes: Routes, rerouted: Rerouted | None) -> None:
@@ -340,11 +344,13 @@ class LinkEmulator:
             self._client.close()
         if self._process is None:
             return
+        # Also after SIGKILL the kernel removes one interface after the other before the process has ended.
+        deadline_s = _END_DEADLINE_S + _INTERFACE_END_S * self._interfaces
         try:
-            self._process.wait(_END_DEADLINE_S)
+            self._process.wait(deadline_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(_END_DEADLINE_S)
+            self._process.wait(deadline_s)
 
     @property
     def log(self) -> str:

@@ -29,6 +29,7 @@ class Floor:
         self._sync_ns = dict(sync_ns)
         self._members = [member.name for member in topology.members]
         self._client = topology.clients[0].name
+        self._network = UnloadedNetwork(topology)
         self._known: dict[tuple[Scenario, str | None, tuple[str, ...]], list[tuple[float, float]] | None] = {}
 
     def median_s(
@@ -72,7 +73,7 @@ class Floor:
         if not queried or any(name not in living for name in queried):
             return None
         rounds = -(-DRAWS // len(queried)) if has_jitter(self._topology) else 1
-        network = UnloadedNetwork(self._topology, Random(_SEED) if rounds > 1 else None)
+        network = UnloadedNetwork(self._topology, Random(_SEED)) if rounds > 1 else self._network
         client, shares = scenario.client or self._client, list[tuple[float, float]]()
         for name in queried:
             request = Request(scenario, self._members, living, client, name, leader, network, self._sync_ns)

@@ -154,7 +154,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "no table": {"nodes": at("eu", "us"), "rtt": "nowhere"},
     "no file": {"nodes": at("eu", "us"), "rtt": "nowhere.csv"},
     "an address of several": {"nodes": at("eu", count=2, ip="10.0.0.1")},
-    "too many": {"nodes": at("eu", count=60) * 2},
+    "too many": {"nodes": at("eu", count=160) * 2},
     "a subnet too small": {"nodes": at("eu", count=6), "subnet": "10.0.0.0/29"},
     "too slow for elections, a count": {
         "nodes": [HOST | {"bandwidth": 1, "link_delay": "200ms", "count": 3}], "etcd": {"election_timeout": "1000ms"},
