@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from bench.links import summary, theory
+from bench.links import regions, summary, tables, theory
 from bench.load import measure, over_http, plan, profile, table, zookeeper
 from bench.load.measure import Sample, Used, run_once
 from bench.load.reports import parse_etcd, parse_ours
@@ -192,3 +192,17 @@ def test_summaries_of_round_trips_and_datagrams() -> None:
     stamps = [1_000_000 * number for number in range(11)]
     assert summary.datagram_rate_bps(stamps, 1000) == pytest.approx(8_000_000)
     assert summary.datagram_rate_bps(stamps[:1], 1000) is None
+
+
+def test_graphs_of_regions_follow_from_the_seed_and_hops_are_compared_with_one_switch() -> None:
+    graphs = [regions.random_graph(seed) for seed in range(20)]
+    assert all(len(graph.hosts) == 5 and len({link.b for link in graph.links[:5]}) == 5 for graph in graphs)
+    assert sum(graph.has_loop for graph in graphs) > 10
+    assert [graph.rtt_pairs() for graph in graphs] == [regions.random_graph(seed).rtt_pairs() for seed in range(20)]
+    assert len(regions.chain(6, 1000).hops("h1", "h2")) == 7
+    row = {"table": "hops", "pattern": "bursts", "delivered_per_s": 20_000.0, "core_ratio": 0.06, "switches": 1}
+    lines = tables.hops([row, row | {"switches": 6, "core_ratio": 0.12}]).splitlines()
+    assert [line.split("|")[-2].strip() for line in lines[2:]] == ["-", "+20.0"]
+    pair = {"links": 3, "off_ns": 20_000, "early_ns": 0, "lost": 1, "sent": 9}
+    found = tables.regions([{"table": "regions", "pairs": [pair, pair | {"off_ns": 40_000}]}]).splitlines()
+    assert [cell.strip() for cell in found[2].split("|")[1:-1]] == ["any", "2", "20.0", "30.0", "40.0", "0.0", "2/18"]

@@ -17,7 +17,7 @@ import pytest
 from mininet.cli import CLI
 from mininet.log import lg
 from mininet.net import Mininet
-from mininet.node import Host
+from mininet.node import Host, Switch
 from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base import clock
@@ -490,6 +490,23 @@ def test_hosts_that_a_router_joins_are_parted_with_it_or_not_at_all(
         return
     assert (net.partition(groups), net.parted) == (5, tuple(map(tuple, groups)))
     assert (net.heal(), net.parted) == (6, ())
+
+
+def test_a_switch_stands_for_the_hosts_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    net: Any = LiveLinks()
+    net.hosts = [FakeHost(name, pid, "") for pid, name in enumerate("abc")]
+    switches = [Switch.__new__(Switch) for _ in range(2)]
+    for switch, switch.name in zip(switches, ("eu", "us"), strict=True):
+        switch.waiting = switch.shell = None
+    net.nameToNode = {node.name: node for node in (*net.hosts, *switches)}
+    ends = [(host, switches[at]) for host, at in zip(net.hosts, (0, 1, 1), strict=True)] + [tuple(switches)]
+    net.links = [SimpleNamespace(intf1=SimpleNamespace(node=one), intf2=SimpleNamespace(node=two)) for one, two in ends]
+    net.changing, net._ends_of = nullcontext(), lambda node: [node.name]
+    net.fabric = mock.Mock(**{"partition.return_value": 5})
+    monkeypatch.setattr(live_links, "forwarded", lambda *_: [])
+    assert (net.partition([["eu"], ["us"]]), net.parted) == (5, (("a",), ("b", "c")))
+    with pytest.raises(UsageError, match="b is in the partition twice"):
+        net.partition([["eu", "b"], ["us"]])
 
 
 def test_a_partition_and_pulled_cables_follow_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
