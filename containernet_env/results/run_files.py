@@ -408,7 +408,7 @@ class ProbeLine(ScenarioLine):
     probe: dict[str, Any] = Field(description="its number, purpose, rate, seed, verdict and why")
 
 
-_ExecutedEventLine: Any = create_model("_ExecutedEventLine", __base__=RunFile, **_described(ExecutedEvent))
+_ExecutedEventLine: Any = create_model("_ExecutedEventLine", __base__=RunFile, **_described(ExecutedEvent, apart=()))
 
 
 class DisruptionLine(_ExecutedEventLine):  # type: ignore[misc]

@@ -375,7 +375,7 @@ TENS = ",".join(map(str, range(1, 11)))
 REFUSED: dict[str, tuple[str | dict[str, Any], tuple[str, ...]]] = {
     "every mistake at once": (MISTAKES, ()),
     "settings that the schemas refuse": ({}, (
-        "clients=10,5000000", "cpus=0,1,x", "etcd9.cpus=1", "link_delay=3", "consistency=l,s", "members=300",
+        "clients=10,5000000", "cpus=0,1,x", "etcd9.cpus=1", "link_delay=3", "consistency=l,s", "members=400",
         "conns=cpus*1",
     )),
     "values together": ({}, ("link_delay=1ms,5ms", "jitter=2ms")),
