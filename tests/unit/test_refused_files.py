@@ -99,6 +99,7 @@ def nodes(*changes: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"nodes": [NODE | change for change in changes or ({},)], **more}
 
 
+MANY = [{"ip": f"10.0.{index // 200}.{index % 200 + 1}"} for index in range(302)]
 WITHOUT = [{name: value for name, value in NODE.items() if name != key} for key in NODE]
 SHAPES = [
     *({}, [], 7, [1], [NODE] * 2, {"nodes": {}}, nodes(node=1), nodes(client=None), nodes(client={"speed": 1})),
@@ -114,7 +115,7 @@ SHAPES = [
     nodes({}, {"ip": "10.0.0.2"}, subnet="10.0.0.0/30"),
     *(nodes(client={"ip": ip}) for ip in ("10.0.0.1", "10.9.0.1")),
     *([NODE, NODE | {"ip": ip}] for ip in ("10.0.1.1", "10.0.0.0", "10.0.0.255")),
-    *(nodes(scenarios=""), [NODE | {"ip": f"10.0.0.{number}"} for number in range(1, 102)]),
+    *(nodes(scenarios=""), nodes(*MANY[:301], subnet="10.0.0.0/16")),
     *(nodes({"name": name}) for name in ("", "1a", "A", "a_b", "-a", "a" * 64, "ä", 5, None)),
     *(nodes({"name": name}) for name in ("client", "benchmark", "s1", "link")),
     nodes({"name": "etcd2"}, {"ip": "10.0.0.2"}, {"ip": "10.0.0.3", "name": "etcd2"}),
@@ -307,9 +308,8 @@ def test_a_list_of_very_many_problems_is_cut_and_too_many_of_something_hide_noth
     first, *shown, last = str(caught.value).splitlines()
     assert (len(caught.value.problems), len(shown)) == (300, 200)
     assert (first, last) == (f"{path} is refused:", "  and 100 more")
-    many = [NODE | {"ip": f"10.0.0.{index}"} for index in range(1, 103)]
-    many[7]["cpus"] = 0
-    found = problems(tmp_path, {"nodes": many, "etcd": {"data": "ram"}})
+    many = nodes(*MANY[:7], MANY[7] | {"cpus": 0}, *MANY[8:], etcd={"data": "ram"}, subnet="10.0.0.0/16")
+    found = problems(tmp_path, many)
     assert [problem.path for problem in found] == ["$.nodes", "$.nodes[7].cpus", "$.etcd.data"]
     load = LOAD | {"clients": list(range(1, 11)), "rate": list(range(1, 201))}
     value = {"scenarios": [txns(load=load), reads(load=LOAD | {"conns": 0}), reads(spanKeys=20_000)]}

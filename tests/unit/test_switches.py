@@ -17,7 +17,7 @@ from containernet_env.config.planning import build_plan
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.model.config import Config
-from containernet_env.model.disruption import Disruptions, ExecutedEvent, explains_election
+from containernet_env.model.disruption import Disruptions, ExecutedEvent, Targets, explains_election
 from containernet_env.model.link import DirectionSpec, IndependentLoss
 from containernet_env.model.topology import Hop, Topology, network_of
 from containernet_env.network.emulator import Answer, LinkEmulator
@@ -284,10 +284,17 @@ def test_events_name_links_between_switches(tmp_path: Path, snapshot: SnapshotAs
         plan = build_plan(config, scenarios_with(tmp_path, down, shaped), PlanOptions(2))
         (planned,) = plan.scenarios
         assert [event.target for event in planned.scheduled.scenario.events] == ["a-b", "c-d"]
+    of_both = ({"at": "1s", "partition": "a", "for": "1s"}, {"at": "3s", "delay": "50ms", "of": "b>a"})
+    assert build_plan(ring(tmp_path), scenarios_with(tmp_path, *of_both), PlanOptions(2)).scenarios
+    targets = Targets.of(ring(tmp_path))
+    assert (targets.members_of("a"), targets.members_of("a-b")) == (("etcd1",), ())
+    assert (targets.links_of("b-a", False), targets.links_of("b-a", True)) == (("a-b",), ("a>b", "b>a"))
+    assert (targets.links_of("b>a", True), targets.links_of("b>a", False)) == (("b>a",), ())
     wrong_ones = (
         {"at": "1s", "link": "down", "of": "a-c"},
         {"at": "1s", "kill": "a-b"},
         {"at": "1s", "link": "down", "of": "a-d"},
+        {"at": "1s", "delay": "1ms", "of": "d>a"},
         {"at": "1s", "delay": "1ms", "of": "b-c"},
         {"at": "1s", "link": "down", "of": "etcd1-a"},
     )
