@@ -352,9 +352,9 @@ def test_each_request_to_consul_carries_the_token(
     network: Network, tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
     token = tmp_path / "token"
-    token.write_text("t-123\r\nrest\n")
+    token.write_text("s3cr3t-token\r\nrest\n")
     found = ConsulCluster(network, 2)
-    found.token = "t-123"
+    found.token = "s3cr3t-token"
     assert opened(of(tmp_path, found)).look(5).problems == snapshot(name="none")
     config = of(tmp_path, found, token_file="token")
     cluster = opened(config)
@@ -368,7 +368,7 @@ def test_each_request_to_consul_carries_the_token(
     assert config.external is not None
     assert LocalServer(tmp_path, tmp_path, config.external, None).request == {"tokenFile": "token"}
     values = topology_values(config)
-    assert values["token_file"] == str(token) and "t-123" not in json.dumps(values)
+    assert values["token_file"] == str(token) and "s3cr3t-token" not in json.dumps(values)
     contents = {
         b"": "has no token on its first line",
         b"\n": "has no token",
