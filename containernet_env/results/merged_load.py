@@ -34,7 +34,10 @@ def merged_load(loads: Sequence[LoadResult]) -> LoadResult:
     total_s = (max(ends_ns) - min(begins_ns)) / 1e9
     windows_s = [part["total_s"] - (part["drain_s"] or 0.0) for part in measured]
     answered = fsum(part["requests_per_s"] * window_s for part, window_s in zip(measured, windows_s, strict=True))
-    window_s = total_s if None in drains else max(windows_s, default=0.0)
+    window_s = max(windows_s)
+    if None in drains:  # not of equal durations
+        window_ends_ns = [began_ns + window_s * 1e9 for began_ns, window_s in zip(begins_ns, windows_s, strict=True)]
+        window_s = (max(window_ends_ns) - min(begins_ns)) / 1e9
     response, service = (_distribution([part[name] for part in parts]) for name in ("response_time", "service_time"))
     step_s, timeline = _timeline(measured)
     seconds = {} if response is None else response["percentiles_s"]

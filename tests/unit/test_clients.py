@@ -234,6 +234,10 @@ def test_throughput_is_of_the_time_that_all_have_in_common() -> None:
 
 def test_a_client_without_answers_counts_and_has_no_latencies() -> None:
     load = merged_load([LoadResult.from_json(closed_loop()), LoadResult.from_json(without_answers(closed_loop(), 50))])
+    # Beside a closed loop, too, answers that come after a duration's end are in no time.
+    short = closed_loop(began_ns=began_ns, total_s=0.1, requests_per_s=1000.0)
+    load = merged_load([LoadResult.from_json(each) for each in (short, pair[1])])
+    assert [load.total_s, load.requests_per_s] == pytest.approx([0.8, (100 + 50) / 0.5])
     assert (load.ok, load.failed, load.excluded) == (1000, 50, 50)
     assert load.response_time_s["50"] == pytest.approx(closed_loop()["percentiles_s"]["50"], rel=1e-3)
 
