@@ -99,6 +99,11 @@ class LoadResult:
         return began
 
     @property
+    def is_late(self) -> bool:
+        """Whether it was ready only after the moment at which it was to start with others, and so never began."""
+        return self.began_ns is None and (self.reason or "").startswith("it was ready ")
+
+    @property
     def longest_gap_s(self) -> float | None:
         """The longest time without a success; ``None`` for several clients together, of which it is unknown."""
         longest_s: float | None = self.values["longest_gap_s"]

@@ -378,6 +378,8 @@ class Matrix:
             self.damaged = f"requests of {scenario.name} failed on this testbed"
         # If a member died before, this scenario is not the cause.
         of_testbed = failure is not None or self._follower.lost is not None or bool(dead_before)
+        # A client that was not ready in time says nothing about the store: a sweep measures such a cell again.
+        of_testbed = of_testbed or any(own.load is not None and own.load.is_late for own in answers)
         outcome = replace(outcome, load=answer.load, error=error, disruptions=disruptions, testbed_failed=of_testbed)
         parts = tuple(
             replace(
