@@ -90,7 +90,9 @@ class Usage:
         return None if cpu_ns is None or self.window_ns <= 0 else cpu_ns / self.window_ns
 
     def of_client(self, name: str) -> Usage:
-        """The same, with one of several clients as the client."""
+        """The same, with one of several clients as the client; a client that is the only one stays."""
+        if not self.used.clients:
+            return self
         return replace(self, used=replace(self.used, client=self.used.clients.get(name)))
 
     @property

@@ -18,6 +18,7 @@ from statistics import fmean
 from typing import Any
 
 from containernet_env.base.errors import UsageError
+from containernet_env.model.scenario import ALL_CLIENTS
 from containernet_env.model.usage import Consumption
 from containernet_env.report.rows import RATE, VARIANT, Rows, distinguishes, label_of, scaled, text
 from containernet_env.report.runs import histogram_of, lines_of, noted, run_paths
@@ -511,14 +512,14 @@ def _measured(rows: Rows, used: set[int], notes: list[str]) -> dict[int, Measure
         usage = noted(read_usage, path, notes, _FILE) or ()
         for number, line in lines_of(rows, run, wanted):
             histogram = histogram_of(path, line, notes)
-            found[number] = Measured(found[number].columns, line, histogram, _within(usage, line))
+            found[number] = Measured(found[number].columns, line, histogram, within(usage, line))
     if missing:
         notes.append(f"{missing} rows have no run directory: the figures that need one are unknown")
     return found
 
 
-def _within(usage: Sequence[UsageLine], line: ScenarioLine) -> Sequence[UsageLine]:
-    """The looks from the begin of a load to its end."""
+def within(usage: Sequence[UsageLine], line: ScenarioLine) -> Sequence[UsageLine]:
+    """The looks from the begin of a load to its end; of one of several clients with its own use as the client's."""
     began_ns = (line.load or {}).get("began_ns")
     if began_ns is None:
         return ()
@@ -526,4 +527,8 @@ def _within(usage: Sequence[UsageLine], line: ScenarioLine) -> Sequence[UsageLin
     if not begins:
         return ()
     ends = (place for place in range(begins[-1], len(usage)) if usage[place].edge == "end")
-    return usage[begins[-1] : next(ends, len(usage) - 1) + 1]
+    looks = usage[begins[-1] : next(ends, len(usage) - 1) + 1]
+    # A look without clients is of a testbed with one: it is the client.
+    if line.client in (None, ALL_CLIENTS) or not any(look.clients for look in looks):
+        return looks
+    return [look.model_copy(update={"client": look.clients.get(line.client)}) for look in looks]

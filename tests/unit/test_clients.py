@@ -23,13 +23,17 @@ from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import scenarios_text, topology_text
 from containernet_env.model.findings import Finding, of_all_clients
 from containernet_env.model.load_result import LoadResult
+from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import CLIENT_SEEDS, EACH_CLIENT
 from containernet_env.model.usage import Consumers, Consumption, Usage
+from containernet_env.report import tables
 from containernet_env.report.rows import read_rows
 from containernet_env.results.csv_file import load, rows_after
 from containernet_env.results.floor import Floor
 from containernet_env.results.merged_load import merged_load
+from containernet_env.results.run_files import ScenarioLine, UsageLine
 from containernet_env.results.statistics import Histogram, decode, encode
+from containernet_env.runs.keeper import Keeper
 from containernet_env.runs.sweep.design import design
 from tests.faults.simulated import Run, Simulation, on_machine
 from tests.unit.answers import closed_loop, open_loop, without_answers
@@ -230,14 +234,14 @@ def test_throughput_is_of_the_time_that_all_have_in_common() -> None:
     assert load.requests_per_s == pytest.approx(200.0) and load.drain_s == pytest.approx(0.3)
     assert load.rate_achieved_per_s == 200 and load.schedule is not None and not load.schedule.fell_behind
     assert load.longest_gap_s is None, "it follows from no figures of the clients"
-
-
-def test_a_client_without_answers_counts_and_has_no_latencies() -> None:
-    load = merged_load([LoadResult.from_json(closed_loop()), LoadResult.from_json(without_answers(closed_loop(), 50))])
     # Beside a closed loop, too, answers that come after a duration's end are in no time.
     short = closed_loop(began_ns=began_ns, total_s=0.1, requests_per_s=1000.0)
     load = merged_load([LoadResult.from_json(each) for each in (short, pair[1])])
     assert [load.total_s, load.requests_per_s] == pytest.approx([0.8, (100 + 50) / 0.5])
+
+
+def test_a_client_without_answers_counts_and_has_no_latencies() -> None:
+    load = merged_load([LoadResult.from_json(closed_loop()), LoadResult.from_json(without_answers(closed_loop(), 50))])
     assert (load.ok, load.failed, load.excluded) == (1000, 50, 50)
     assert load.response_time_s["50"] == pytest.approx(closed_loop()["percentiles_s"]["50"], rel=1e-3)
 
@@ -267,6 +271,27 @@ def test_each_client_has_its_own_usage_and_all_their_sum() -> None:
     usage = Usage(10, Consumers(client=Consumption(cpu_ns=7), clients=used))
     cores = [usage.client_cores, *(usage.of_client(name).client_cores for name in ("a", "b", "c"))]
     assert cores == [0.7, 0.3, 0.4, None]
+    alone = Usage(10, Consumers(client=Consumption(cpu_ns=7)))
+    assert alone.of_client("a").client_cores == 0.7, "a block may name the only client"
+
+
+def test_tables_of_a_clients_rows_have_its_own_use() -> None:
+    clients = {"a": Consumption(cpu_ns=3), "b": Consumption(cpu_ns=4)}
+    look = UsageLine(
+        schema=1,
+        at_ns=5,
+        edge="begin",
+        members={},
+        client=Consumption(cpu_ns=7),
+        clients=clients,
+        links=None,
+        driver=None,
+        machine=None,
+    )
+    looks = [look, look.model_copy(update={"edge": "end"})]
+    for name, cpu_ns in (("a", 3), ("b", 4), ("all", 7), (None, 7)):
+        line = ScenarioLine.model_construct(load={"began_ns": 6}, client=name)
+        assert [look.client and look.client.cpu_ns for look in tables.within(looks, line)] == [cpu_ns] * 2
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
@@ -367,6 +392,22 @@ def test_a_client_that_is_late_has_no_figures_and_the_row_of_all_fails(tmp_path:
     assert status == 1
     found = [(row["Client"], row["Error"], row["Requests/sec"] != "-") for row in run.files.rows()]
     assert found == [("client-eu", "-", True), ("client-us", late, False), ("all", f"client-us: {late}", True)]
+
+
+def test_a_client_that_is_late_is_no_failure_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, keep = list[ScenarioOutcome](), Keeper.keep
+
+    def note(keeper: Keeper, outcome: ScenarioOutcome, row_of: Callable[[ScenarioOutcome], dict[str, str]]) -> Any:
+        kept.append(outcome)
+        return keep(keeper, outcome, row_of)
+
+    monkeypatch.setattr(Keeper, "keep", note)
+
+    def strike(run: Run) -> None:
+        run.machine.late["client-us"] = "it was ready 2ms after its configured start"
+
+    run_of(tmp_path, WRITE, strike=strike)
+    assert [outcome.testbed_failed for outcome in kept if outcome.error is not None] == [True]
 
 
 def test_a_dilated_run_has_each_row_in_emulated_time(tmp_path: Path) -> None:
