@@ -289,15 +289,21 @@ def load(path: Path, note: Callable[[str], object] = warnings.warn, client: str 
     with ``EACH_CLIENT`` those of all single ones.
 
     Rows that were torn (a run that was killed while writing) are left out, and ``note`` is called with each; see
-    ``why_torn``. Raises UsageError if the file cannot be read or its header is not one of ours.
+    ``why_torn``. Raises UsageError if the file cannot be read, its header is not one of ours, or it has rows, but none
+    of the client.
     """
     header, rows = _whole_rows(path, note)
     frame = _frame(rows, header, header if header == SEED_COLUMNS else COLUMNS)
-    if "Client" not in frame.columns:
-        return frame if client == ALL_CLIENTS else frame[:0]
-    known = frame["Client"]
-    chosen = {ALL_CLIENTS: known.isna() | (known == client), EACH_CLIENT: known.notna() & (known != ALL_CLIENTS)}
-    return frame[chosen.get(client, known == client)].reset_index(drop=True)
+    if client == ALL_CLIENTS and "Client" not in frame.columns:
+        return frame
+    known = frame["Client"] if "Client" in frame.columns else pandas.Series(None, index=frame.index, dtype=object)
+    single = known.notna() & (known != ALL_CLIENTS)
+    chosen = {ALL_CLIENTS: known.isna() | (known == client), EACH_CLIENT: single}.get(client, known == client)
+    if len(frame) and not chosen.any() and client != ALL_CLIENTS:
+        whose = "a single client, of several" if client == EACH_CLIENT else f"the client {client}"
+        names = ", ".join(dict.fromkeys(known[single])) or "none: each has one client, or was not measured"
+        raise UsageError(f"{path} has no rows of {whose}\n  The clients of its rows: {names}.")
+    return frame[chosen].reset_index(drop=True)
 
 
 def load_all(

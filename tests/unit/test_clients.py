@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from containernet_env.base.errors import ConfigError
+from containernet_env.base.errors import ConfigError, UsageError
 from containernet_env.config.plan import Plan, PlanOptions, scenario_hash
 from containernet_env.config.planning import build_plan
 from containernet_env.config.scenarios import load_scenarios
@@ -355,6 +355,9 @@ def test_one_run_of_two_clients_leaves_their_rows_and_those_of_all(tmp_path: Pat
     assert load(out)["Client"].tolist() == ["all"] * 2 == [row["Client"] for row in rows_after(out)]
     assert load(out, client="client-us")["LoadSeed"].tolist() == [CLIENT_SEEDS] * 2
     assert load(out, client=EACH_CLIENT)["Client"].tolist() == ["client-eu", "client-us"] * 2
+    for client, words in (("user", r"of the client user\n .*: client-eu, client-us"), ("benchmark", "client-eu")):
+        with pytest.raises(UsageError, match=words):
+            load(out, client=client)
     assert len(read_rows([out])) == 2 and "Client" in read_rows([out], client=EACH_CLIENT).varied
 
 
@@ -362,6 +365,9 @@ def test_rows_of_one_client_name_none(tmp_path: Path) -> None:
     run, status = run_of(tmp_path, WRITE, config={"clients": [{"site": "us"}]})
     assert (status, [row["Client"] for row in run.files.rows()]) == (0, ["-"])
     assert "startNs" not in run.machine.asked[0][1] and len(load(run.files.out)) == 1
+    for client in (EACH_CLIENT, "client-us"):
+        with pytest.raises(UsageError, match=r"has no rows of .*\n .*: none: each has one client"):
+            load(run.files.out, client=client)
 
 
 def test_a_client_that_ends_has_the_reason_in_its_row_and_the_others_keep_theirs(tmp_path: Path) -> None:
