@@ -87,6 +87,12 @@ def of_all_clients(by_client: Mapping[str, Sequence[Finding]]) -> list[Finding]:
     return list(together)
 
 
+def figures_findings(load: LoadResult | None) -> Iterator[Finding]:
+    """For the row of several clients: that one of them has no figures, so that those of all lack it."""
+    if load is None or not load.ok:
+        yield Finding("cut_short", "unknown", "it has no figures, so those of all are without it")
+
+
 def network_finding(proof: NetworkProof | None) -> Finding | None:
     """That of all scenarios since the last proof that held; ``proof``: the next one, ``None`` if none was had."""
     if proof is None:

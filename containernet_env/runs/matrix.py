@@ -293,7 +293,9 @@ class Matrix:
             floor_s = self._floor_s(outcome, leader, living) if is_same else None
             outcome = replace(outcome, floor_s=floor_s)
             if outcome.parts:
-                by_client = {part.client or "": part.findings for part in outcome.parts}
+                by_client = {
+                    part.client or "": (*part.findings, *findings.figures_findings(part.load)) for part in outcome.parts
+                }
                 return replace(outcome, findings=tuple(findings.of_all_clients(by_client)))
             return replace(outcome, findings=tuple(self._findings(outcome, real, silences, before, after)))
 

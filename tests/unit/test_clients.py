@@ -386,6 +386,11 @@ def test_a_client_that_ends_has_the_reason_in_its_row_and_the_others_keep_theirs
         ("all", f"not run: {why}"),
     ]
     assert rows[0]["Requests/sec"] == rows[2]["Requests/sec"] != "-"
+    assert [(row["Valid"], row["Reasons"]) for row in rows[:3]] == [
+        ("yes", "-"),
+        ("-", "-"),
+        ("unknown", "cut_short"),
+    ], "the figures of all lack those of one"
 
 
 def test_a_client_that_is_late_has_no_figures_and_the_row_of_all_fails(tmp_path: Path) -> None:
