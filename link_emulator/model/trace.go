@@ -278,7 +278,7 @@ type following struct {
 	traces Traces
 	rate   cursor // of opportunities: the last one that a frame has used, -1 before
 	delay  cursor
-	ahead  cursor // the opportunity that the next frame begins with
+	ahead  cursor // the rate or the opportunity that the next frame begins with, if it finds room
 }
 
 // start begins with the traces: none of what is on the line was sent by them.
@@ -333,7 +333,8 @@ func (l *Line) begin(cameNS int64) (startNS int64) {
 		f.ahead = f.rate.opportunity(cameNS, startNS)
 		startNS = f.ahead.atNS()
 	default:
-		startNS = f.rate.moving(startNS)
+		f.ahead = f.rate
+		startNS = f.ahead.moving(startNS)
 	}
 	return startNS
 }
@@ -343,9 +344,11 @@ func (l *Line) transmit(startNS int64, bytes int) {
 	f := &l.following
 	traced := f.traces.Rate != nil && startNS >= f.traces.StartNS
 	rate := int64(l.params.RateBPS)
+	if traced {
+		f.rate = f.ahead
+	}
 	switch {
 	case traced && f.isOpportunities():
-		f.rate = f.ahead
 		counted := max(1, int64(bytes)-uncountedBytes+int64(l.params.Overhead))
 		l.depart = moment{ns: f.rate.deliver(counted)}
 		rate = 0

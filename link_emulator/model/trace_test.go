@@ -121,6 +121,62 @@ func TestTraceIsAChangeAtEachOfItsTimes(t *testing.T) {
 	}
 }
 
+// TestRateOfZeroWithAFullQueue compares with a plain search of the values for traces that are 0 at times: a frame that
+// finds no room leaves nothing behind, however far ahead it would have started.
+func TestRateOfZeroWithAFullQueue(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 25))
+		times, values := steps(random, 2+random.IntN(6), func() int64 {
+			return []int64{0, exactRates[random.IntN(len(exactRates))]}[random.IntN(2)]
+		})
+		values[random.IntN(len(values))] = exactRates[random.IntN(len(exactRates))]
+		repeatNS := times[len(times)-1] + 1 + random.Int64N(10*ms)
+		rateAt := func(ns int64) (rate int64) {
+			for i := range times {
+				if times[i] <= ns%repeatNS {
+					rate = values[i]
+				}
+			}
+			return rate
+		}
+		limit := 1 + random.IntN(5)
+		line := follow(Params{RateBPS: 1e7, QueueFrames: input.Limit(limit)},
+			Traces{Rate: newTrace(t, RateTrace, repeatNS, times, values)})
+		var starts, due []int64
+		departNS := int64(0)
+		for ns := int64(0); ns < 100*ms; ns += random.Int64N(ms) {
+			bytes := 125 * (1 + random.IntN(12))
+			startNS := max(ns, departNS)
+			for rateAt(startNS) == 0 {
+				cycleNS := startNS / repeatNS * repeatNS
+				at, found := slices.BinarySearch(times, startNS-cycleNS)
+				if found {
+					at++
+				}
+				if startNS = cycleNS + repeatNS; at < len(times) {
+					startNS = cycleNS + times[at]
+				}
+			}
+			waiting := 0
+			for _, start := range starts {
+				if start > ns {
+					waiting++
+				}
+			}
+			want := QueueFull
+			if startNS == ns || waiting < limit {
+				want, departNS = Accepted, startNS+int64(bytes)*8e9/rateAt(startNS)
+				starts, due = append(starts, startNS), append(due, departNS)
+			}
+			assert.Must(t, line.Offer(ns, 0, bytes) == want, "seed %d: a frame at %d", seed, ns)
+		}
+		for i, ns := range due {
+			got := line.Pop().DueNS
+			assert.Must(t, got == ns, "seed %d: frame %d is due at %d, want %d", seed, i, got, ns)
+		}
+	}
+}
+
 // mahimahi is its LinkQueue behind a drop-tail queue, in ns: opportunities are burnt one by one.
 type mahimahi struct {
 	schedule        []int64
