@@ -162,6 +162,8 @@ def read_trace(path: Path, of: str, repeat_ns: int | None = None) -> Trace:
     is_csv = path.suffix == ".csv"
     kind: TraceKind = "delay" if of == "delay" else "rate" if is_csv else "opportunities"
     try:
+        if path.is_fifo():  # to open it would wait for a writer, and it could not be read again
+            raise ValueError("it is a pipe")
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -125,6 +126,8 @@ def test_files_that_are_no_traces_are_refused_by_line(
 def test_what_does_not_go_with_a_trace_is_refused(folder: Path) -> None:
     assert "has no trace; got {}; allowed: bandwidth, delay or both" in refusal(folder, {})
     assert "cannot be read: No such file or directory" in refusal(folder, {"delay": "none.csv"})
+    os.mkfifo(folder / "pipe.csv")
+    assert "pipe.csv cannot be read: it is a pipe" in refusal(folder, {"delay": "pipe.csv"})
     assert "repeats by itself" in refusal(folder, {"bandwidth": {"file": "lte.up", "repeat": "9s"}})
     assert "repeats before its last line; got 1s; allowed: more than 1.5s" in refusal(
         folder, {"bandwidth": {"file": "up.csv", "repeat": "1s"}}
