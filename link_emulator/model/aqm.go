@@ -405,7 +405,7 @@ func (l *Line) start(atNS int64, frame waiting, marked bool) {
 	if busyNS := l.depart.ceil(); busyNS < atNS || busyNS <= frame.atNS { // it has not waited for the frame before it
 		l.depart = moment{ns: atNS}
 	}
-	l.accept(Frame{startNS: atNS, Handle: frame.handle, Bytes: frame.bytes, Marked: marked})
+	l.accept(atNS, frame.handle, int(frame.bytes), marked)
 }
 
 // Decide carries out the decisions of the queue discipline that are needed by nowNS; false: there is none to be made.

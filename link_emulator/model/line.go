@@ -143,7 +143,7 @@ func (l *Line) Offer(nowNS int64, handle uint32, bytes int) Verdict {
 	if startNS == nowNS || startNS > l.depart.ceil() {
 		l.depart = moment{ns: startNS} // it was idle before
 	}
-	l.accept(Frame{startNS: startNS, Handle: handle, Bytes: uint32(bytes)})
+	l.accept(startNS, handle, bytes, false)
 	return Accepted
 }
 
@@ -155,16 +155,27 @@ func (l *Line) leaveQueue(nowNS int64) {
 	}
 }
 
-// accept puts a frame on the line behind the departure of the one before it, and draws its fate.
-func (l *Line) accept(frame Frame) {
-	l.schedule(&frame, l.tail)
-	l.delays.add(frame.DueNS - l.depart.ceil())
-	frame.Lost = l.params.Loss.Model != NoLoss && l.chance.lost(&l.params.Loss, l.tail)
-	frame.Twice = l.params.Duplication > 0 && l.chance.twice(float64(l.params.Duplication), l.tail)
-	if l.params.Corruption > 0 {
-		frame.Flip = l.chance.flip(float64(l.params.Corruption), l.tail)
+// accept puts a frame on the line behind the departure of the one before it, and draws its fate. It is made where it
+// stays: copies would cost as much as the rest.
+func (l *Line) accept(startNS int64, handle uint32, bytes int, marked bool) {
+	if int(l.tail-l.first()) == len(l.ring) {
+		l.grow()
 	}
-	l.push(frame)
+	f := l.at(l.tail)
+	*f = Frame{startNS: startNS, Handle: handle, Bytes: uint32(bytes), Marked: marked}
+	l.schedule(f, l.tail)
+	l.delays.add(f.DueNS - l.depart.ceil())
+	f.Lost = l.params.Loss.Model != NoLoss && l.chance.lost(&l.params.Loss, l.tail)
+	f.Twice = l.params.Duplication > 0 && l.chance.twice(float64(l.params.Duplication), l.tail)
+	if l.params.Corruption > 0 {
+		f.Flip = l.chance.flip(float64(l.params.Corruption), l.tail)
+	}
+	l.tail++
+	l.count++
+	l.waitingBytes += int64(bytes)
+	if l.overtaking {
+		l.enter(l.tail - 1)
+	}
 }
 
 // Waiting is the number of frames that the serializer has not started at nowNS, and their bytes. nowNS must be no
@@ -340,19 +351,10 @@ func (l *Line) add(a, b moment) moment {
 
 func (l *Line) at(position uint64) *Frame { return &l.ring[position&uint64(len(l.ring)-1)] }
 
-func (l *Line) push(f Frame) {
-	if int(l.tail-l.first()) == len(l.ring) {
-		grown := make([]Frame, max(64, 2*len(l.ring)))
-		for i := l.first(); i < l.tail; i++ {
-			grown[i&uint64(len(grown)-1)] = *l.at(i)
-		}
-		l.ring = grown
+func (l *Line) grow() {
+	grown := make([]Frame, max(64, 2*len(l.ring)))
+	for i := l.first(); i < l.tail; i++ {
+		grown[i&uint64(len(grown)-1)] = *l.at(i)
 	}
-	l.tail++
-	l.count++
-	l.waitingBytes += int64(f.Bytes)
-	*l.at(l.tail - 1) = f
-	if l.overtaking {
-		l.enter(l.tail - 1)
-	}
+	l.ring = grown
 }
