@@ -27,12 +27,13 @@ from containernet_env.config.plan import (
 )
 from containernet_env.config.reader import Finding
 from containernet_env.config.scenarios import ScenarioSet
+from containernet_env.config.traces import points_of
 from containernet_env.model import backends
 from containernet_env.model.backends import check_choices, frame_memory_note
 from containernet_env.model.config import DILATION_MAX, Config, Node
 from containernet_env.model.dilation import slowed
 from containernet_env.model.disruption import AFFECTED, DRAWN_TARGETS, SHAPING, Disruption, Targets
-from containernet_env.model.link import MAX_FRAMES, DirectionSpec, product_frames
+from containernet_env.model.link import LINK_RATE_MIN_BPS, MAX_FRAMES, DirectionSpec, product_frames
 from containernet_env.model.scenario import (
     ANY_MEMBER,
     LENGTH_MAX_NS,
@@ -656,6 +657,12 @@ def dilated(plan: Plan) -> Plan:
         return plan
     try:
         links = slowed(plan.topology.links, factor)
+        for trace in {trace for link in links for side in link.spec.sides for trace in side.traces.values()}:
+            least_bps = min(filter(None, points_of(trace)[1] if trace.kind == "rate" else ()), default=None)
+            if least_bps is not None and least_bps < LINK_RATE_MIN_BPS:
+                raise ValueError(
+                    f"the trace {trace.file} would have {least_bps} bit/s, allowed: 0, or at least {LINK_RATE_MIN_BPS}"
+                )
         store, timing = plan.store.slowed(plan.timing, factor)
         for scenario in (planned.scheduled.scenario for planned in plan.scenarios):
             load = scenario if scenario.search is None else scenario.probe(scenario.search.low)

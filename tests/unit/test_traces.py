@@ -187,6 +187,9 @@ def test_dilation_makes_a_trace_longer_and_its_rates_lower(folder: Path) -> None
     assert side.trace.bandwidth.repeat_ns == 8 * S and side.trace.bandwidth.rate_bps == (0, 25 * MBIT)
     assert points_of(side.trace.bandwidth) == ([0, S, 6 * S], [25 * MBIT, 0, 625_000])
     assert points_of(side.trace.delay) == ([0, 8 * S], [40 * MS, 160 * MS])
+    (folder / "up.csv").write_text("0,0\n1,0.01\n2,10\n")
+    with pytest.raises(UsageError, match=r"up.csv would have 500 bit/s, allowed: 0, or at least 1000"):
+        plan_of(read(folder, {"bandwidth": "up.csv"}), dilation=20)
     assert points_of(slowed(read_trace(folder / "lte.up", "bandwidth"), 2)) == ([2 * MS, 4 * MS, 4 * MS, 14 * MS], [])
 
 
