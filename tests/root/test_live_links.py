@@ -202,7 +202,8 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     (lambda net: net.partition([["h1"]]), "two or more sets"),
     (lambda net: net.partition([["h1"], []]), "two or more sets"),
     (lambda net: net.partition([["h1"], ["h1", "h2"]]), "h1 is in the partition twice"),
-    (lambda net: net.partition([["h1"], ["s1"]]), "s1 is no host"),
+    (lambda net: net.partition([["h1"], ["s1"]]), "h1 is in the partition twice"),  # s1 stands for all its hosts
+    (lambda net: net.partition([["h1"], ["s9"]]), "there is no node called 's9'"),
 ]
 
 
