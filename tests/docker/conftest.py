@@ -57,7 +57,7 @@ def install(folder: Path) -> Path:
     python = folder / "venv" / "bin" / "python"
 
     def call(*argv: object) -> None:
-        subprocess.run(["nice", *map(str, argv)], check=True, timeout=600, cwd=folder)
+        subprocess.run(["nice", "-n", "5", *map(str, argv)], check=True, timeout=600, cwd=folder)
 
     call(sys.executable, *PIP, "wheel", "--no-deps", "--wheel-dir", folder, assets.ROOT)
     call(sys.executable, "-m", "venv", python.parents[1])
