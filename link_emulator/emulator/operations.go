@@ -108,7 +108,7 @@ func (r *linkRequest) changes(held [2]*model.Params) (changes [2]*fabric.Change,
 			continue
 		}
 		if changes[i], err = changeOf(given, held[i]); err != nil {
-			return changes, fmt.Errorf("%s.%w", [...]string{"a_to_b", "b_to_a"}[i], err)
+			return changes, fmt.Errorf("%s.%w", fabric.DirectionNames[i], err)
 		}
 	}
 	return changes, nil

@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 
+	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/input"
 	"containernet-env/link_emulator/model"
 )
 
 // maxTracePoints bounds those of all traces together: 256 MiB of memory.
 const maxTracePoints = 1 << 24
-
-// maxStartNS is the latest start of a trace: no sum of times overflows.
-const maxStartNS = int64(1) << 60
 
 // addTrace adds a trace, or points to one that more of them were announced for.
 func (e *Emulator) addTrace(r struct {
@@ -118,9 +116,9 @@ func (e *Emulator) follow(r struct {
 		rate, err := e.trace("rate", given.Rate)
 		delay, errOfDelay := e.trace("delay", given.Delay)
 		if err = cmp.Or(err, errOfDelay); err != nil {
-			return nil, 0, fmt.Errorf("%s.%w", [...]string{"a_to_b", "b_to_a"}[i], err)
+			return nil, 0, fmt.Errorf("%s.%w", fabric.DirectionNames[i], err)
 		}
-		if err := input.Range("start_ns", *r.StartNS, 0, maxStartNS); err != nil {
+		if err := input.Range("start_ns", *r.StartNS, 0, model.MaxTraceNS); err != nil {
 			return nil, 0, err
 		}
 		traces[i] = model.Traces{Rate: rate, Delay: delay, StartNS: *r.StartNS}

@@ -95,8 +95,7 @@ func (f *Fabric) Advance(nowNS int64) {
 		frame := direction.line.Pop()
 		f.reschedule(direction)
 		if frame.Lost {
-			direction.drop(DropLoss)
-			f.releaseFrame(frame)
+			direction.lose(framepool.Handle(frame.Handle), DropLoss)
 			continue
 		}
 		if (frame.Marked || frame.Flip != 0) && !f.alter(direction, &frame) {
@@ -152,17 +151,14 @@ func (f *Fabric) offerNew(from *Port, frame []byte, nowNS int64) {
 func (f *Fabric) offer(d *Direction, handle framepool.Handle, bytes int, nowNS int64) {
 	d.Offered++
 	if !d.link.Up() {
-		d.drop(DropDown)
-		f.pool.Release(handle)
+		d.lose(handle, DropDown)
 		return
 	}
 	switch d.line.Offer(nowNS, uint32(handle), bytes) {
 	case model.QueueFull:
-		d.drop(DropQueue)
-		f.pool.Release(handle)
+		d.lose(handle, DropQueue)
 	case model.LineFull:
-		d.drop(DropBuffers)
-		f.pool.Release(handle)
+		d.lose(handle, DropBuffers)
 	}
 	// With reordering, the new frame may be due before all the others, and a queue discipline may have chosen one.
 	if dueNS, _ := d.line.Next(); d.position == unscheduled || dueNS != d.dueNS {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 
-	"containernet-env/link_emulator/framepool"
 	"containernet-env/link_emulator/model"
 )
 
@@ -83,16 +82,16 @@ func (f *Fabric) AddLink(spec LinkSpec, nowNS int64) error {
 		f.route()
 	}
 	link := &Link{name: spec.Name, adminUp: true}
-	there := f.newDirection(link, directionNames[0], a, b, spec.AToB, nowNS)
-	back := f.newDirection(link, directionNames[1], b, a, spec.BToA, nowNS)
+	there := f.newDirection(link, DirectionNames[0], a, b, spec.AToB, nowNS)
+	back := f.newDirection(link, DirectionNames[1], b, a, spec.BToA, nowNS)
 	there.back, back.back = back, there
 	link.directions = [2]*Direction{there, back}
 	f.links[spec.Name] = link
 	return nil
 }
 
-// directionNames are those of a link's directions in the control protocol.
-var directionNames = [2]string{"a_to_b", "b_to_a"}
+// DirectionNames are those of a link's directions in the control protocol.
+var DirectionNames = [2]string{"a_to_b", "b_to_a"}
 
 func (f *Fabric) newDirection(link *Link, which string, from, to end, params model.Params, nowNS int64) *Direction {
 	d := &Direction{link: link, to: to, position: unscheduled, order: f.nextOrder, pool: f.pool}
@@ -230,7 +229,7 @@ func (f *Fabric) SetLink(name string, changes [2]*Change, nowNS int64) error {
 			continue
 		}
 		if err := d.line.Following().CheckChange(d.line.Configured(), changes[i].Params); err != nil {
-			return fmt.Errorf("%s.%w", directionNames[i], err)
+			return fmt.Errorf("%s.%w", DirectionNames[i], err)
 		}
 	}
 	for i, d := range link.directions {
@@ -241,16 +240,54 @@ func (f *Fabric) SetLink(name string, changes [2]*Change, nowNS int64) error {
 		if changes[i].Restart {
 			d.line.Restart(nowNS)
 		}
-		if from := d.back.to; from.sw != nil {
-			from.sw.updateSlack()
-		}
-		f.reschedule(d)
+		f.changed(d)
 	}
 	return nil
 }
 
-// SetLinkUp takes a link down or up and, unless they are nil, replaces the routes at the same moment. When it goes down,
-// frames in flight are lost, as with a cut cable; frames offered while it is down are dropped and counted.
+// changed must be called when the parameters or the traces of a direction have changed.
+func (f *Fabric) changed(d *Direction) {
+	if from := d.back.to; from.sw != nil {
+		from.sw.updateSlack()
+	}
+	f.reschedule(d)
+}
+
+// Follow has the directions of a link follow traces from nowNS on, or none; see model.Line.Follow. Both are checked
+// before any changes.
+func (f *Fabric) Follow(name string, traces [2]model.Traces, nowNS int64) error {
+	link, err := f.link(name)
+	if err != nil {
+		return err
+	}
+	for i, d := range link.directions {
+		if err := traces[i].Check(d.line.Configured()); err != nil {
+			return fmt.Errorf("%s.%w", DirectionNames[i], err)
+		}
+	}
+	for i, d := range link.directions {
+		if d.line.Following() != traces[i] {
+			d.line.Follow(nowNS, traces[i])
+			f.changed(d)
+		}
+	}
+	return nil
+}
+
+// Follows reports whether any direction follows a trace.
+func (f *Fabric) Follows(trace *model.Trace) bool {
+	for _, link := range f.links {
+		for _, d := range link.directions {
+			if traces := d.line.Following(); traces.Rate == trace || traces.Delay == trace {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// SetLinkUp takes a link down or up and, unless they are nil, replaces the routes at the same moment. When it goes
+// down, frames in flight are lost, as with a cut cable; frames offered while it is down are dropped and counted.
 func (f *Fabric) SetLinkUp(name string, up bool, routes map[string]map[string]string, nowNS int64) error {
 	link, err := f.link(name)
 	if err == nil && routes != nil {
@@ -396,5 +433,3 @@ func (f *Fabric) link(name string) (*Link, error) {
 	}
 	return link, nil
 }
-
-func (f *Fabric) releaseFrame(frame model.Frame) { f.pool.Release(framepool.Handle(frame.Handle)) }

@@ -92,6 +92,12 @@ func (d *Direction) delivered(bytes int) {
 
 func (d *Direction) drop(cause Drop) { d.Drops[cause]++ }
 
+// lose drops a stored frame, with the reference to it.
+func (d *Direction) lose(handle framepool.Handle, cause Drop) {
+	d.drop(cause)
+	d.pool.Release(handle)
+}
+
 // Content implements model.Store.
 func (d *Direction) Content(handle uint32, bytes int) []byte {
 	return d.pool.Frame(framepool.Handle(handle), bytes)
@@ -99,12 +105,11 @@ func (d *Direction) Content(handle uint32, bytes int) []byte {
 
 // Dropped implements model.Store.
 func (d *Direction) Dropped(handle uint32, full bool) {
+	cause := DropAQM
 	if full {
-		d.drop(DropQueue)
-	} else {
-		d.drop(DropAQM)
+		cause = DropQueue
 	}
-	d.pool.Release(framepool.Handle(handle))
+	d.lose(framepool.Handle(handle), cause)
 }
 
 // Up reports whether the link forwards frames: it was not taken down and no port at its ends has died.
@@ -117,10 +122,7 @@ func (e end) alive() bool { return e.port == nil || e.port.alive }
 // cut drops the frames in flight on l and removes the addresses learned through it.
 func (f *Fabric) cut(l *Link, nowNS int64) {
 	for _, d := range l.directions {
-		d.line.Cut(nowNS, func(frame model.Frame) {
-			d.drop(DropCut)
-			f.releaseFrame(frame)
-		})
+		d.line.Cut(nowNS, func(frame model.Frame) { d.lose(framepool.Handle(frame.Handle), DropCut) })
 		f.reschedule(d)
 		if sw := d.back.to.sw; sw != nil {
 			sw.addresses.forgetBehind(d)
@@ -139,6 +141,13 @@ type DirectionState struct {
 	Traces              *TraceState  `json:"traces,omitempty"`       // what it follows
 }
 
+// TraceState names what a direction follows.
+type TraceState struct {
+	Rate    *string `json:"rate"`
+	Delay   *string `json:"delay"`
+	StartNS int64   `json:"start_ns"`
+}
+
 // LinkState is a link as it is now.
 type LinkState struct {
 	Up      bool           `json:"up"`       // forwards frames
@@ -152,9 +161,24 @@ func (l *Link) state() *LinkState {
 }
 
 func (d *Direction) state() DirectionState {
-	state := DirectionState{Params: d.line.Params(), Counts: d.Counts, InFlight: d.line.Len(), WireDelay: d.line.Delays(),
-		Traces: d.followed()}
+	state := DirectionState{Params: d.line.Params(), Counts: d.Counts, InFlight: d.line.Len(),
+		WireDelay: d.line.Delays(), Traces: d.followed()}
 	state.Lateness = d.Lateness.snapshot()
 	state.QueueHighWater, state.QueueHighWaterBytes = d.line.HighWater()
 	return state
+}
+
+// followed is nil where a direction follows nothing.
+func (d *Direction) followed() *TraceState {
+	name := func(trace *model.Trace) *string {
+		if trace == nil {
+			return nil
+		}
+		return &trace.Name
+	}
+	traces := d.line.Following()
+	if traces.Rate == nil && traces.Delay == nil {
+		return nil
+	}
+	return &TraceState{name(traces.Rate), name(traces.Delay), traces.StartNS}
 }
