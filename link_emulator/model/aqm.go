@@ -63,13 +63,11 @@ func (a *AQM) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	err := json.Unmarshal(data, &of)
+	a.TargetNS, a.IntervalNS = usualTargetNS, usualIntervalNS
 	switch {
-	case err != nil:
-	case of.Kind == CoDel:
-		*a = AQM{TargetNS: usualTargetNS, IntervalNS: usualIntervalNS}
 	case of.Kind == FQCoDel:
-		*a = AQM{TargetNS: usualTargetNS, IntervalNS: usualIntervalNS, ECN: true, Flows: usualFlows, Quantum: usualQuantum}
-	default:
+		a.ECN, a.Flows, a.Quantum = true, usualFlows, usualQuantum
+	case of.Kind != CoDel && err == nil:
 		err = fmt.Errorf("kind: got %q, allowed: %s, %s", of.Kind, CoDel, FQCoDel)
 	}
 	if err = cmp.Or(err, input.Decode(data, (*fields)(a))); err != nil {
@@ -389,14 +387,10 @@ func (r *room) decide(l *Line, nowNS int64) {
 	}
 }
 
-// flush sends what waits without dropping any of it, in the order of the discipline, before it is replaced.
-func (r *room) flush(l *Line) {
-	for {
-		frame, _, ok := r.next(0, false)
-		if !ok {
-			return
-		}
-		l.start(max(l.depart.ceil(), frame.atNS), frame, false)
+// drain takes out all that waits, in the order of the discipline, without CoDel.
+func (r *room) drain(yield func(waiting) bool) {
+	for frame, _, ok := r.next(0, false); ok && yield(frame); {
+		frame, _, ok = r.next(0, false)
 	}
 }
 
@@ -423,7 +417,9 @@ func (l *Line) Decide(nowNS int64) bool {
 func (l *Line) setDiscipline() {
 	aqm := l.params.AQM
 	if r := l.room; r != nil && (r.Kind != aqm.Kind || r.Flows != aqm.Flows) {
-		r.flush(l)
+		for frame := range r.drain {
+			l.start(max(l.depart.ceil(), frame.atNS), frame, false)
+		}
 		l.room = nil
 	}
 	if aqm.Kind == FIFO {

@@ -308,7 +308,7 @@ func (l *Line) Cut(nowNS int64, lost func(Frame)) {
 		lost(l.Pop())
 	}
 	if l.room != nil {
-		for frame, _, ok := l.room.next(nowNS, false); ok; frame, _, ok = l.room.next(nowNS, false) {
+		for frame := range l.room.drain {
 			lost(Frame{Handle: frame.handle, Bytes: frame.bytes})
 		}
 		l.room = nil

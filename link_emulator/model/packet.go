@@ -16,31 +16,28 @@ const (
 // packet is the part of a frame behind its Ethernet header and at most two VLAN tags.
 type packet struct {
 	version int    // of IP: 4, 6; 0: it has none
-	at      int    // where it begins in the frame
 	data    []byte // to the end of the IP packet; without IP, to that of the frame
 }
 
 func packetOf(frame []byte) packet {
-	at, etherType := ethernetBytes, uint16(0)
 	if len(frame) < ethernetBytes {
-		return packet{at: len(frame)}
+		return packet{}
 	}
-	for etherType = binary.BigEndian.Uint16(frame[at-2:]); (etherType == 0x8100 || etherType == 0x88a8) &&
-		at < ethernetBytes+2*vlanBytes && len(frame) >= at+vlanBytes; etherType = binary.BigEndian.Uint16(frame[at-2:]) {
-		at += vlanBytes
+	etherType, data := binary.BigEndian.Uint16(frame[ethernetBytes-2:]), frame[ethernetBytes:]
+	for tags := 0; tags < 2 && (etherType == 0x8100 || etherType == 0x88a8) && len(data) >= vlanBytes; tags++ {
+		etherType, data = binary.BigEndian.Uint16(data[vlanBytes-2:]), data[vlanBytes:]
 	}
-	data := frame[at:]
 	switch {
 	case etherType == 0x0800 && len(data) >= ipv4Bytes && data[0]>>4 == 4:
 		if length := int(binary.BigEndian.Uint16(data[2:])); length >= ipv4Bytes && length <= len(data) {
-			return packet{4, at, data[:length]}
+			return packet{4, data[:length]}
 		}
 	case etherType == 0x86dd && len(data) >= ipv6Bytes && data[0]>>4 == 6:
 		if length := ipv6Bytes + int(binary.BigEndian.Uint16(data[4:])); length <= len(data) {
-			return packet{6, at, data[:length]}
+			return packet{6, data[:length]}
 		}
 	}
-	return packet{0, at, data}
+	return packet{0, data}
 }
 
 // marks reports whether the sender takes marks instead of drops: ECT(0), ECT(1), or CE of an earlier queue (RFC 3168).
@@ -85,8 +82,8 @@ func Corrupt(frame []byte, number uint16) {
 	}
 }
 
-// hash is of addresses, protocol and ports: those of TCP, UDP, DCCP, SCTP and UDP-Lite. Fragments have no ports, so that
-// all of a packet are of one flow, and frames without IP are one flow together.
+// hash is of addresses, protocol and ports: those of TCP, UDP, DCCP, SCTP and UDP-Lite. Fragments have no ports, so
+// that all of a packet are of one flow, and frames without IP are one flow together.
 func (p packet) hash(key uint64) uint64 {
 	mix := func(data []byte) {
 		for ; len(data) >= 4; data = data[4:] {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sort"
 
@@ -17,13 +16,13 @@ type TraceKind string
 const (
 	RateTrace        TraceKind = "rate"          // bits per second; 0: no frame starts
 	DelayTrace       TraceKind = "delay"         // one way, ns
-	OpportunityTrace TraceKind = "opportunities" // the moments at which OpportunityBytes can be delivered, as in mahimahi
+	OpportunityTrace TraceKind = "opportunities" // when OpportunityBytes can be delivered, as in mahimahi
 )
 
 // MaxTracePoints bounds a trace: 64 MiB of memory.
 const MaxTracePoints = 1 << 22
 
-// MaxTraceNS bounds the times in a trace: no sum with a time of the clock overflows.
+// MaxTraceNS bounds the start of a trace and the times in it: no sum of them overflows.
 const MaxTraceNS = int64(1) << 60
 
 // OpportunityBytes is what one opportunity delivers, and of a frame it counts uncountedBytes less than its length, and
@@ -31,8 +30,7 @@ const MaxTraceNS = int64(1) << 60
 // src/frontend/link_queue.cc), a TAP has an Ethernet header of 14 there: a full frame of 1514 bytes fills one.
 const (
 	OpportunityBytes = 1504
-	uncountedBytes   = headerBytes - 4
-	headerBytes      = 14
+	uncountedBytes   = ethernetBytes - 4
 )
 
 // never is when a frame starts that waits behind the end of a trace that does not repeat.
@@ -47,9 +45,8 @@ type Trace struct {
 
 	times  []int64 // since its start: of values ascending from 0, of opportunities not descending
 	values []int64 // from then on; none of opportunities
-	least  int64   // of the values
-	zeros  bool    // all values are 0
-	lastNS int64   // time of the last line: equal values are one
+	least  int64   // of the values of a delay
+	lastNS int64   // of the last time that was added, also of a value that repeats the one before it; -1: none
 }
 
 // NewTrace makes one without points. Opportunities repeat after their last one: repeatNS is 0 for them.
@@ -63,10 +60,10 @@ func NewTrace(name string, kind TraceKind, repeatNS int64) (*Trace, error) {
 	if err := input.Limit(repeatNS).Check("repeat_ns", 1, MaxTraceNS); err != nil {
 		return nil, err
 	}
-	return &Trace{Name: name, Kind: kind, RepeatNS: repeatNS, least: math.MaxInt64, zeros: true, lastNS: -1}, nil
+	return &Trace{Name: name, Kind: kind, RepeatNS: repeatNS, lastNS: -1}, nil
 }
 
-// Points is how many points it holds: of equal values one after the other the first.
+// Points is how many points it holds: of equal values in a row only the first.
 func (t *Trace) Points() int { return len(t.times) }
 
 // Add appends points; after an error the trace is of no use.
@@ -77,23 +74,21 @@ func (t *Trace) Add(times, values []int64) error {
 			len(values))
 	}
 	for i, ns := range times {
-		low := t.lastNS
+		low := max(t.lastNS, 0)
 		if ofValues {
-			low++
+			low = t.lastNS + 1
 		}
-		if err := input.Range(fmt.Sprintf("times_ns[%d]", i), ns, max(low, 0), MaxTraceNS); err != nil {
-			return err
+		if ns < low || ns > MaxTraceNS {
+			return fmt.Errorf("times_ns[%d]: got %d, allowed: %d to %d", i, ns, low, MaxTraceNS)
 		}
 		if ofValues && t.lastNS < 0 && ns != 0 {
 			return fmt.Errorf("times_ns[%d]: got %d, allowed: 0 for the first one", i, ns)
 		}
 		t.lastNS = ns
 		if ofValues {
-			if err := t.checkValue(fmt.Sprintf("values[%d]", i), values[i]); err != nil {
-				return err
+			if err := t.checkValue(values[i]); err != nil {
+				return fmt.Errorf("values[%d]: %w", i, err)
 			}
-			t.zeros = t.zeros && values[i] == 0
-			t.least = min(t.least, values[i])
 			if n := len(t.values); n > 0 && t.values[n-1] == values[i] {
 				continue
 			}
@@ -107,12 +102,12 @@ func (t *Trace) Add(times, values []int64) error {
 	return nil
 }
 
-func (t *Trace) checkValue(field string, value int64) error {
+func (t *Trace) checkValue(value int64) error {
 	switch {
-	case t.Kind == DelayTrace:
-		return input.Range(field, value, 0, MaxDelayNS)
-	case value != 0 && (value < MinRateBPS || value > MaxRateBPS):
-		return fmt.Errorf("%s: got %d, allowed: 0, or %d to %d", field, value, MinRateBPS, MaxRateBPS)
+	case t.Kind == DelayTrace && (value < 0 || value > MaxDelayNS):
+		return fmt.Errorf("got %d, allowed: 0 to %d", value, MaxDelayNS)
+	case t.Kind == RateTrace && value != 0 && (value < MinRateBPS || value > MaxRateBPS):
+		return fmt.Errorf("got %d, allowed: 0, or %d to %d", value, MinRateBPS, MaxRateBPS)
 	}
 	return nil
 }
@@ -124,13 +119,16 @@ func (t *Trace) End() error {
 		return errors.New("times_ns: got none, allowed: at least one")
 	case t.Kind == OpportunityTrace && t.lastNS == 0:
 		return errors.New("times_ns: got none above 0, allowed: a last one above 0, after which they repeat")
-	case t.Kind == RateTrace && t.zeros:
+	case t.Kind == RateTrace && slices.Max(t.values) == 0:
 		return errors.New("values: got none above 0, allowed: at least one")
 	case t.RepeatNS != 0 && t.RepeatNS <= t.lastNS:
 		return fmt.Errorf("repeat_ns: got %d, allowed: more than the last of times_ns, %d", t.RepeatNS, t.lastNS)
 	}
-	if t.Kind == OpportunityTrace {
+	switch t.Kind {
+	case OpportunityTrace:
 		t.RepeatNS = t.lastNS
+	case DelayTrace:
+		t.least = slices.Min(t.values)
 	}
 	t.times, t.values = slices.Clip(t.times), slices.Clip(t.values)
 	return nil
