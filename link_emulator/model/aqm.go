@@ -102,10 +102,11 @@ type Store interface {
 	Dropped(handle uint32, full bool)
 }
 
-// room is where frames wait for a line with a queue discipline. Which of them is next is decided when the serializer is
-// free: at the departure of the frame before it, an exact time. Nothing needs the decision before a frame that it sends
-// can be due, so it is carried out only then: frames that came before it and are read late still take part in it.
-type room struct {
+// queue is where frames wait in front of a line with a queue discipline. Which of them is next is decided when the
+// serializer is free: at the departure of the frame before it, an exact time. Nothing needs the decision before a frame
+// that it sends can be due, so it is carried out only then: frames that came before it and are read late still take
+// part in it.
+type queue struct {
 	AQM
 	store  Store
 	hash   uint64
@@ -115,11 +116,11 @@ type room struct {
 	sinceNS       int64
 	decidedNS     int64 // of the latest decision
 
-	waiting []waiting // slots of frames, linked in the order of their flow
-	free    int32     // first of the unused slots
-	flows   []flow
-	fresh   turns // new flows, in the order of their turns: those that had nothing waiting
-	old     turns
+	waiting  []waiting // slots of frames, linked in the order of their flow
+	free     int32     // first of the unused slots
+	flows    []flow
+	newFlows turns // new flows, in the order of their turns: those that had nothing waiting
+	oldFlows turns
 }
 
 // none is no slot and no flow.
@@ -150,101 +151,102 @@ type flow struct {
 // turns is a list of flows.
 type turns struct{ first, last int32 }
 
-func newRoom(aqm AQM, store Store, hash uint64) *room {
-	r := &room{AQM: aqm, store: store, hash: hash, free: none, fresh: turns{none, none}, old: turns{none, none}}
-	r.flows = make([]flow, max(1, int(aqm.Flows)))
-	for i := range r.flows {
-		r.flows[i] = flow{head: none, tail: none, next: none}
+func newQueue(aqm AQM, store Store, hash uint64) *queue {
+	empty := turns{none, none}
+	q := &queue{AQM: aqm, store: store, hash: hash, free: none, newFlows: empty, oldFlows: empty}
+	q.flows = make([]flow, max(1, int(aqm.Flows)))
+	for i := range q.flows {
+		q.flows[i] = flow{head: none, tail: none, next: none}
 	}
-	return r
+	return q
 }
 
 // enqueue takes a frame that came at nowNS.
-func (r *room) enqueue(nowNS int64, handle uint32, bytes int) {
+func (q *queue) enqueue(nowNS int64, handle uint32, bytes int) {
 	frame := waiting{atNS: nowNS, handle: handle, bytes: uint32(bytes), next: none}
 	index := int32(unclassifiedFlow)
-	if r.ECN || len(r.flows) > 1 {
-		packet := packetOf(r.store.Content(handle, bytes))
+	if q.ECN || len(q.flows) > 1 {
+		packet := packetOf(q.store.Content(handle, bytes))
 		frame.marks = packet.marks()
-		if len(r.flows) > 1 {
-			index = int32(packet.hash(r.hash) % uint64(len(r.flows)))
+		if len(q.flows) > 1 {
+			index = int32(packet.hash(q.hash) % uint64(len(q.flows)))
 		}
 	}
-	slot := r.free
+	slot := q.free
 	if slot == none {
-		slot = int32(len(r.waiting))
-		r.waiting = append(r.waiting, frame)
+		slot = int32(len(q.waiting))
+		q.waiting = append(q.waiting, frame)
 	} else {
-		r.free = r.waiting[slot].next
-		r.waiting[slot] = frame
+		q.free = q.waiting[slot].next
+		q.waiting[slot] = frame
 	}
-	f := &r.flows[index]
+	f := &q.flows[index]
 	if f.tail == none {
 		f.head = slot
 	} else {
-		r.waiting[f.tail].next = slot
+		q.waiting[f.tail].next = slot
 	}
 	f.tail = slot
 	f.bytes += bytes
-	if r.frames == 0 {
-		r.sinceNS = nowNS
+	if q.frames == 0 {
+		q.sinceNS = nowNS
 	}
-	r.frames++
-	r.bytes += bytes
+	q.frames++
+	q.bytes += bytes
 	if !f.active {
-		f.active, f.deficit = true, int(r.Quantum)
-		r.append(&r.fresh, index)
+		f.active, f.deficit = true, int(q.Quantum)
+		q.append(&q.newFlows, index)
 	}
 }
 
 // take removes the first frame of a flow; false: there is none.
-func (r *room) take(f *flow) (frame waiting, ok bool) {
+func (q *queue) take(f *flow) (frame waiting, ok bool) {
 	slot := f.head
 	if slot == none {
 		return frame, false
 	}
-	frame = r.waiting[slot]
+	frame = q.waiting[slot]
 	if f.head = frame.next; f.head == none {
 		f.tail = none
 	}
-	r.waiting[slot].next, r.free = r.free, slot
+	q.waiting[slot].next, q.free = q.free, slot
 	f.bytes -= int(frame.bytes)
-	r.frames--
-	r.bytes -= int(frame.bytes)
+	q.frames--
+	q.bytes -= int(frame.bytes)
 	return frame, true
 }
 
 // overflow drops frames of the flow with most bytes, from its head, until half of them are gone, at most 64 (RFC 8290,
 // section 4.1). As in Linux, CoDel counts them.
-func (r *room) overflow() {
-	fattest := &r.flows[0]
-	for i := range r.flows {
-		if r.flows[i].bytes > fattest.bytes {
-			fattest = &r.flows[i]
+func (q *queue) overflow() {
+	fattest := &q.flows[0]
+	for i := range q.flows {
+		if q.flows[i].bytes > fattest.bytes {
+			fattest = &q.flows[i]
 		}
 	}
 	half := fattest.bytes / 2
 	for dropped, bytes := 0, 0; dropped == 0 || dropped < overflowMost && bytes < half; dropped++ {
-		frame, _ := r.take(fattest)
+		frame, _ := q.take(fattest)
 		bytes += int(frame.bytes)
-		r.store.Dropped(frame.handle, true)
+		q.store.Dropped(frame.handle, true)
 		fattest.count++
 	}
 }
 
-func (r *room) append(t *turns, index int32) {
-	r.flows[index].next = none
+func (q *queue) append(t *turns, index int32) {
+	q.flows[index].next = none
 	if t.last == none {
 		t.first = index
 	} else {
-		r.flows[t.last].next = index
+		q.flows[t.last].next = index
 	}
 	t.last = index
 }
 
-func (r *room) removeFirst(t *turns) (index int32) {
+func (q *queue) removeFirst(t *turns) (index int32) {
 	index = t.first
-	if t.first = r.flows[index].next; t.first == none {
+	if t.first = q.flows[index].next; t.first == none {
 		t.last = none
 	}
 	return index
@@ -252,33 +254,33 @@ func (r *room) removeFirst(t *turns) (index int32) {
 
 // next chooses the frame that is sent at nowNS, with CoDel or without; false: all that waited were dropped. New flows
 // have their turn before old ones, each until its deficit is used up (RFC 8290, section 4.2).
-func (r *room) next(nowNS int64, codel bool) (frame waiting, marked, ok bool) {
+func (q *queue) next(nowNS int64, codel bool) (frame waiting, marked, ok bool) {
 	for {
-		list := &r.fresh
+		list := &q.newFlows
 		if list.first == none {
-			list = &r.old
+			list = &q.oldFlows
 		}
 		if list.first == none {
 			return frame, false, false
 		}
-		f := &r.flows[list.first]
-		if f.deficit <= 0 && len(r.flows) > 1 {
-			f.deficit += int(r.Quantum)
-			r.append(&r.old, r.removeFirst(list))
+		f := &q.flows[list.first]
+		if f.deficit <= 0 && len(q.flows) > 1 {
+			f.deficit += int(q.Quantum)
+			q.append(&q.oldFlows, q.removeFirst(list))
 			continue
 		}
 		if !codel {
-			frame, ok = r.take(f)
+			frame, ok = q.take(f)
 		} else {
-			frame, marked, ok = r.dequeue(f, nowNS)
+			frame, marked, ok = q.dequeue(f, nowNS)
 		}
 		if ok {
 			f.deficit -= int(frame.bytes)
 			return frame, marked, true
 		}
 		// A new flow goes through the old ones once before it is forgotten, or it would always be a new one.
-		if index := r.removeFirst(list); list == &r.fresh && r.old.first != none {
-			r.append(&r.old, index)
+		if index := q.removeFirst(list); list == &q.newFlows && q.oldFlows.first != none {
+			q.append(&q.oldFlows, index)
 		} else {
 			f.active = false
 		}
@@ -287,36 +289,36 @@ func (r *room) next(nowNS int64, codel bool) (frame waiting, marked, ok bool) {
 
 // shouldDrop reports whether the sojourn time has been above the target for an interval, as the frame leaves the queue.
 // It counts as below where no more than a full frame is left in all queues.
-func (r *room) shouldDrop(f *flow, frame waiting, ok bool, nowNS int64) bool {
-	if !ok || nowNS-frame.atNS < r.TargetNS || r.bytes <= fullFrameBytes {
+func (q *queue) shouldDrop(f *flow, frame waiting, ok bool, nowNS int64) bool {
+	if !ok || nowNS-frame.atNS < q.TargetNS || q.bytes <= fullFrameBytes {
 		f.firstAboveNS = 0
 		return false
 	}
 	if f.firstAboveNS == 0 {
-		f.firstAboveNS = nowNS + r.IntervalNS
+		f.firstAboveNS = nowNS + q.IntervalNS
 		return false
 	}
 	return nowNS >= f.firstAboveNS
 }
 
 // dequeue is CoDel's (RFC 8289, section 5.5).
-func (r *room) dequeue(f *flow, nowNS int64) (frame waiting, marked, ok bool) {
-	frame, ok = r.take(f)
-	drop := r.shouldDrop(f, frame, ok, nowNS)
+func (q *queue) dequeue(f *flow, nowNS int64) (frame waiting, marked, ok bool) {
+	frame, ok = q.take(f)
+	drop := q.shouldDrop(f, frame, ok, nowNS)
 	if f.dropping {
 		if !drop {
 			f.dropping = false
 		}
 		for f.dropping && nowNS >= f.dropNextNS {
 			f.count++
-			if r.ECN && frame.marks {
-				f.dropNextNS = r.controlLaw(f.dropNextNS, f.count)
+			if q.ECN && frame.marks {
+				f.dropNextNS = q.controlLaw(f.dropNextNS, f.count)
 				return frame, true, true
 			}
-			r.store.Dropped(frame.handle, false)
-			frame, ok = r.take(f)
-			if r.shouldDrop(f, frame, ok, nowNS) {
-				f.dropNextNS = r.controlLaw(f.dropNextNS, f.count)
+			q.store.Dropped(frame.handle, false)
+			frame, ok = q.take(f)
+			if q.shouldDrop(f, frame, ok, nowNS) {
+				f.dropNextNS = q.controlLaw(f.dropNextNS, f.count)
 			} else {
 				f.dropping = false
 			}
@@ -324,63 +326,63 @@ func (r *room) dequeue(f *flow, nowNS int64) (frame waiting, marked, ok bool) {
 		return frame, false, ok
 	}
 	if drop {
-		if marked = r.ECN && frame.marks; !marked {
-			r.store.Dropped(frame.handle, false)
-			frame, ok = r.take(f)
-			r.shouldDrop(f, frame, ok, nowNS)
+		if marked = q.ECN && frame.marks; !marked {
+			q.store.Dropped(frame.handle, false)
+			frame, ok = q.take(f)
+			q.shouldDrop(f, frame, ok, nowNS)
 		}
 		f.dropping = true
 		// Where it was dropping not long ago, it resumes near the rate that was right then.
 		delta := f.count - f.lastCount
 		f.count = 1
-		if delta > 1 && nowNS-f.dropNextNS < codelMemory*r.IntervalNS {
+		if delta > 1 && nowNS-f.dropNextNS < codelMemory*q.IntervalNS {
 			f.count = delta
 		}
-		f.dropNextNS = r.controlLaw(nowNS, f.count)
+		f.dropNextNS = q.controlLaw(nowNS, f.count)
 		f.lastCount = f.count
 	}
 	return frame, marked, ok
 }
 
 // controlLaw is when the next frame is dropped: an interval over the root of the number of drops later.
-func (r *room) controlLaw(atNS int64, count int) int64 {
-	return atNS + int64(float64(r.IntervalNS)/math.Sqrt(float64(count)))
+func (q *queue) controlLaw(atNS int64, count int) int64 {
+	return atNS + int64(float64(q.IntervalNS)/math.Sqrt(float64(count)))
 }
 
 // offer takes a frame that comes to a line with a queue discipline at nowNS.
-func (r *room) offer(l *Line, nowNS int64, handle uint32, bytes int) Verdict {
-	r.decide(l, nowNS)
-	if int(l.tail-l.first())+r.frames >= MaxInFlight {
+func (q *queue) offer(l *Line, nowNS int64, handle uint32, bytes int) Verdict {
+	q.decide(l, nowNS)
+	if int(l.tail-l.first())+q.frames >= MaxInFlight {
 		return LineFull
 	}
-	idle := r.frames == 0 && l.depart.ceil() <= nowNS
-	full := !idle && (r.frames >= l.limitFrames || int64(r.bytes+bytes) > l.limitBytes)
-	if full && r.Kind == CoDel {
+	idle := q.frames == 0 && l.depart.ceil() <= nowNS
+	full := !idle && (q.frames >= l.limitFrames || int64(q.bytes+bytes) > l.limitBytes)
+	if full && q.Kind == CoDel {
 		return QueueFull
 	}
-	r.enqueue(nowNS, handle, bytes)
-	for full && r.frames > 0 && (r.frames > l.limitFrames || int64(r.bytes) > l.limitBytes) {
-		r.overflow()
+	q.enqueue(nowNS, handle, bytes)
+	for full && q.frames > 0 && (q.frames > l.limitFrames || int64(q.bytes) > l.limitBytes) {
+		q.overflow()
 	}
 	if !idle && nowNS >= l.resetNS {
-		l.highWater = max(l.highWater, r.frames)
-		l.highWaterBytes = max(l.highWaterBytes, int64(r.bytes))
+		l.highWater = max(l.highWater, q.frames)
+		l.highWaterBytes = max(l.highWaterBytes, int64(q.bytes))
 	}
 	return Accepted
 }
 
 // decisionNS is when the serializer takes the next frame.
-func (r *room) decisionNS(l *Line) int64 { return max(l.depart.ceil(), r.sinceNS, r.decidedNS) }
+func (q *queue) decisionNS(l *Line) int64 { return max(l.depart.ceil(), q.sinceNS, q.decidedNS) }
 
 // decide carries out the decisions up to nowNS.
-func (r *room) decide(l *Line, nowNS int64) {
-	for r.frames > 0 {
-		atNS := r.decisionNS(l)
+func (q *queue) decide(l *Line, nowNS int64) {
+	for q.frames > 0 {
+		atNS := q.decisionNS(l)
 		if atNS > nowNS {
 			return
 		}
-		r.decidedNS = atNS
-		if frame, marked, ok := r.next(atNS, true); ok {
+		q.decidedNS = atNS
+		if frame, marked, ok := q.next(atNS, true); ok {
 			l.leaveQueue(atNS)
 			l.start(atNS, frame, marked)
 		}
@@ -388,9 +390,9 @@ func (r *room) decide(l *Line, nowNS int64) {
 }
 
 // drain takes out all that waits, in the order of the discipline, without CoDel.
-func (r *room) drain(yield func(waiting) bool) {
-	for frame, _, ok := r.next(0, false); ok && yield(frame); {
-		frame, _, ok = r.next(0, false)
+func (q *queue) drain(yield func(waiting) bool) {
+	for frame, _, ok := q.next(0, false); ok && yield(frame); {
+		frame, _, ok = q.next(0, false)
 	}
 }
 
@@ -405,10 +407,10 @@ func (l *Line) start(atNS int64, frame waiting, marked bool) {
 // Decide carries out the decisions of the queue discipline that are needed by nowNS; false: there is none to be made.
 // Next may change, and nothing may be due yet.
 func (l *Line) Decide(nowNS int64) bool {
-	if l.room == nil || l.room.frames == 0 || l.room.decisionNS(l)+l.room.leadNS > nowNS {
+	if l.queue == nil || l.queue.frames == 0 || l.queue.decisionNS(l)+l.queue.leadNS > nowNS {
 		return false
 	}
-	l.room.decide(l, nowNS-l.room.leadNS)
+	l.queue.decide(l, nowNS-l.queue.leadNS)
 	return true
 }
 
@@ -416,18 +418,18 @@ func (l *Line) Decide(nowNS int64) bool {
 // FIFO queue's are on the line already.
 func (l *Line) setDiscipline() {
 	aqm := l.params.AQM
-	if r := l.room; r != nil && (r.Kind != aqm.Kind || r.Flows != aqm.Flows) {
-		for frame := range r.drain {
+	if q := l.queue; q != nil && (q.Kind != aqm.Kind || q.Flows != aqm.Flows) {
+		for frame := range q.drain {
 			l.start(max(l.depart.ceil(), frame.atNS), frame, false)
 		}
-		l.room = nil
+		l.queue = nil
 	}
 	if aqm.Kind == FIFO {
 		return
 	}
-	if l.room == nil {
-		l.room = newRoom(aqm, l.Store, scramble(l.Salt^scramble(uint64(l.params.Seed))))
+	if l.queue == nil {
+		l.queue = newQueue(aqm, l.Store, scramble(l.Salt^scramble(uint64(l.params.Seed))))
 	}
-	l.room.AQM = aqm
-	l.room.leadNS = l.LeastDelayNS()
+	l.queue.AQM = aqm
+	l.queue.leadNS = l.LeastDelayNS()
 }

@@ -142,9 +142,9 @@ func TestCoDelEndsAndResumes(t *testing.T) {
 		assert.Equal(t, len(burst(0, 54*ms))+len(b.dropped), 0, "drops of a queue that empties within an interval")
 		first := burst(2000*ms, 700*ms)
 		assert.That(t, first[0] >= 110*ms && first[0] < 111*ms, "the first drop came after %d ns", first[0])
-		count := b.room.flows[0].count - b.room.flows[0].lastCount
+		count := b.queue.flows[0].count - b.queue.flows[0].lastCount
 		assert.That(t, count > 10, "only %d drops", count)
-		second := burst(b.room.flows[0].dropNextNS+c.pauseMS*ms, 400*ms)
+		second := burst(b.queue.flows[0].dropNextNS+c.pauseMS*ms, 400*ms)
 		got := second[1] - second[0]
 		want := 100 * ms
 		if c.pauseMS < 1600 {
@@ -430,7 +430,7 @@ func TestDisciplinesAreThoseOfTheRFCs(t *testing.T) {
 			frame := udp(sizes[flow], flow, ect)
 			queue := 0
 			if aqm.Kind == FQCoDel && aqm.Flows > 1 {
-				queue = int(packetOf(frame).hash(b.room.hash) % uint64(aqm.Flows))
+				queue = int(packetOf(frame).hash(b.queue.hash) % uint64(aqm.Flows))
 			}
 			want.arrivals = append(want.arrivals, arrival{nowNS, uint32(i), len(frame), queue, ect})
 			readNS = min(max(readNS, nowNS+random.Int64N(delayNS+1)), nowNS+delayNS)
@@ -528,8 +528,8 @@ func TestChangesOfTheDisciplineKeepFrames(t *testing.T) {
 			b.until(nowNS)
 			switch random.IntN(100) {
 			case 0, 1, 2:
-				if b.room != nil {
-					b.room.decide(&b.Line, nowNS)
+				if b.queue != nil {
+					b.queue.decide(&b.Line, nowNS)
 				}
 				held, dropped := b.Len(), len(b.dropped)
 				b.Set(nowNS, draw())

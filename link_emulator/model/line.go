@@ -71,7 +71,7 @@ type Line struct {
 	rate        int64  // of the last accepted frame; depart and last are in its fractions
 	delays      Delays
 	following   following // see trace.go
-	room        *room     // where frames wait before they are accepted; nil: FIFO
+	queue       *queue    // where frames wait before they are accepted; nil: FIFO
 
 	ring    []Frame // power of two; positions below are absolute and masked
 	head    uint64  // oldest frame on the line
@@ -96,8 +96,8 @@ func (l *Line) Configured() Params { return l.configured }
 
 // Len is the number of frames on the line, waiting or in flight.
 func (l *Line) Len() int {
-	if l.room != nil {
-		return l.count + l.room.frames
+	if l.queue != nil {
+		return l.count + l.queue.frames
 	}
 	return l.count
 }
@@ -111,8 +111,8 @@ func (l *Line) Delays() Delays { return l.delays }
 // ResetCounters resets the high water to what waits at nowNS, and the delays.
 func (l *Line) ResetCounters(nowNS int64) {
 	l.resetNS = nowNS
-	if l.room != nil {
-		l.room.decide(l, nowNS)
+	if l.queue != nil {
+		l.queue.decide(l, nowNS)
 	}
 	l.highWater, l.highWaterBytes = l.Waiting(nowNS)
 	l.delays = Delays{}
@@ -122,8 +122,8 @@ func (l *Line) ResetCounters(nowNS int64) {
 func (l *Line) Offer(nowNS int64, handle uint32, bytes int) Verdict {
 	nowNS = max(nowNS, l.offeredNS)
 	l.offeredNS = nowNS
-	if l.room != nil {
-		return l.room.offer(l, nowNS, handle, bytes)
+	if l.queue != nil {
+		return l.queue.offer(l, nowNS, handle, bytes)
 	}
 	l.leaveQueue(nowNS)
 	if l.tail-l.first() >= MaxInFlight {
@@ -182,8 +182,8 @@ func (l *Line) accept(startNS int64, handle uint32, bytes int, marked bool) {
 // earlier than the latest offer.
 func (l *Line) Waiting(nowNS int64) (frames int, bytes int64) {
 	frames, bytes = l.notStarted(nowNS)
-	if l.room != nil {
-		frames, bytes = frames+l.room.frames, bytes+int64(l.room.bytes)
+	if l.queue != nil {
+		frames, bytes = frames+l.queue.frames, bytes+int64(l.queue.bytes)
 	}
 	return frames, bytes
 }
@@ -203,10 +203,10 @@ func (l *Line) first() uint64 { return min(l.head, l.waiting) }
 
 // Next is when the next frame is due, or a decision has to be made: see Decide. False when the line is empty.
 func (l *Line) Next() (dueNS int64, ok bool) {
-	if l.room == nil || l.room.frames == 0 {
+	if l.queue == nil || l.queue.frames == 0 {
 		return l.nextDue()
 	}
-	decideNS := l.room.decisionNS(l) + l.room.leadNS
+	decideNS := l.queue.decisionNS(l) + l.queue.leadNS
 	if dueNS, ok = l.nextDue(); !ok || decideNS < dueNS {
 		return decideNS, true
 	}
@@ -249,8 +249,8 @@ func (l *Line) Set(nowNS int64, p Params) { l.change(nowNS, p, l.following.trace
 
 // change sets parameters and traces; see Set and Follow.
 func (l *Line) change(nowNS int64, p Params, traces Traces) {
-	if l.room != nil {
-		l.room.decide(l, nowNS)
+	if l.queue != nil {
+		l.queue.decide(l, nowNS)
 	}
 	waiting, _ := l.notStarted(nowNS)
 	first := l.tail - uint64(waiting)
@@ -307,11 +307,11 @@ func (l *Line) Cut(nowNS int64, lost func(Frame)) {
 	for l.count > 0 {
 		lost(l.Pop())
 	}
-	if l.room != nil {
-		for frame := range l.room.drain {
+	if l.queue != nil {
+		for frame := range l.queue.drain {
 			lost(Frame{Handle: frame.handle, Bytes: frame.bytes})
 		}
-		l.room = nil
+		l.queue = nil
 		l.setDiscipline()
 	}
 	l.waiting, l.waitingBytes = l.tail, 0
