@@ -209,8 +209,8 @@ func TestRoutesDecideAndLinksThatGoAreNotTakenAnyMore(t *testing.T) {
 	n.checkNothingIsLeft()
 }
 
-// A link that goes down with other routes: what was on it is lost, what was on its way there follows the new routes from
-// the next switch on, also back, and whatever comes later takes them at once; until it comes up with the old ones.
+// A link that goes down with other routes: what was on it is lost, what was on its way there follows the new routes
+// from the next switch on, also back, and whatever comes later takes them at once; until it comes up with the old ones.
 func TestFramesTakeOtherWaysFromTheMomentThatALinkGoesDown(t *testing.T) {
 	n := routedTriangle(t) // ab takes 1, bc 10, ca 100
 	direct := map[string]map[string]string{

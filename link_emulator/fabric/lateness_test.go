@@ -52,7 +52,8 @@ func TestASnapshotStaysAndAResetForgets(t *testing.T) {
 	direction.Lateness.Record(3)
 	direction.Lateness.Record(70_000)
 	for _, held := range []Lateness{before.Links["l0"].BToA.Lateness, before.Ports["h0"].Lateness} {
-		assert.That(t, held.Count == 1 && held.PercentileNS(50) == 50_000 && held.MaxNS == 50_000, "a snapshot changed: %v", held)
+		assert.That(t, held.Count == 1 && held.PercentileNS(50) == 50_000 && held.MaxNS == 50_000,
+			"a snapshot changed: %v", held)
 	}
 	n.Reset(0)
 	direction.Lateness.Record(5)

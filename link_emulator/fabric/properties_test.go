@@ -54,12 +54,13 @@ func play(t testing.TB, script []byte) {
 			change.Params.Jitter = model.Jitter{Distribution: model.Uniform, NS: 1 + argument*4000, Reorder: argument%3 == 0}
 			change.Params.Loss = model.Loss{Model: model.GilbertElliott, GoodToBad: 0.2, BadToGood: 0.5, BadLoss: 1}
 			change.Params.Duplication, change.Params.Corruption = input.Ratio(argument%4)/4, input.Ratio(argument%5)/5
+			aqm := model.AQM{Kind: model.CoDel, TargetNS: 1 + argument*1000, IntervalNS: 1 + argument*10_000}
 			switch argument % 7 {
-			case 0, 1:
-				change.Params.AQM = model.AQM{Kind: model.CoDel, TargetNS: 1 + argument*1000, IntervalNS: 1 + argument*10_000}
 			case 2, 3:
-				change.Params.AQM = model.AQM{Kind: model.FQCoDel, TargetNS: 1 + argument*1000, IntervalNS: 1 + argument*10_000,
-					ECN: true, Flows: input.Limit(argument%6 + 1), Quantum: 300}
+				aqm.Kind, aqm.ECN, aqm.Flows, aqm.Quantum = model.FQCoDel, true, input.Limit(argument%6+1), 300
+				fallthrough
+			case 0, 1:
+				change.Params.AQM = aqm
 			}
 			assert.OK(n.t, change.Params.Check())
 			assert.OK(n.t, n.SetLink(link, [2]*Change{&change}, now))
@@ -111,7 +112,8 @@ func (n *network) checkConserved() {
 			for _, dropped := range d.Drops {
 				sum += dropped
 			}
-			assert.Must(n.t, sum == d.Offered+d.Duplicated, "link %s: offered %d, accounted for %d: %+v", name, d.Offered, sum, d)
+			assert.Must(n.t, sum == d.Offered+d.Duplicated, "link %s: offered %d, accounted for %d: %+v", name,
+				d.Offered, sum, d)
 		}
 	}
 }
@@ -322,7 +324,8 @@ func BenchmarkState(b *testing.B) {
 		for i := range 5 {
 			assert.OK(b, n.AddSwitch(fmt.Sprint("s", i)))
 			for j := range i {
-				n.addLink(fmt.Sprint(j, "-", i), sw(fmt.Sprint("s", j)), sw(fmt.Sprint("s", i)), model.Params{DelayNS: ms})
+				from, to := sw(fmt.Sprint("s", j)), sw(fmt.Sprint("s", i))
+				n.addLink(fmt.Sprint(j, "-", i), from, to, model.Params{DelayNS: ms})
 			}
 		}
 		for i := range ports {

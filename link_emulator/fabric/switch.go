@@ -28,8 +28,8 @@ const groupBit = uint64(1) << 40
 // Where the links between switches form a tree, each switch learns behind which link an address is. In a routed
 // network, all switches share one table of the ports that addresses are behind, and frames go from switch to switch
 // along the routes; what is flooded takes the routes to the switch of its sender in the opposite direction, so that
-// every switch gets it once, whatever loops there are. Where the routes change, a frame that is under way follows the new
-// ones from the next switch on, also back to where it came from.
+// every switch gets it once, whatever loops there are. Where the routes change, a frame that is under way follows the
+// new ones from the next switch on, also back to where it came from.
 type Switch struct {
 	name      string
 	out       []*Direction // directions that leave the switch

@@ -98,8 +98,8 @@ func (p *Pool) Frame(h Handle, length int) []byte {
 	return p.classes[h>>classShift].at(uint32(h) & slotMask)[:length]
 }
 
-// Own turns a reference to a stored frame into the only one to a frame with the same first length bytes and owner, which
-// may be written to. False, without the reference: no memory is left for a copy.
+// Own turns a reference to a stored frame into the only one to a frame with the same first length bytes and owner,
+// which may be written to. False, without the reference: no memory is left for a copy.
 func (p *Pool) Own(h Handle, length int) (Handle, bool) {
 	if p.classes[h>>classShift].refs[h&slotMask] == 1 {
 		return h, true

@@ -88,9 +88,9 @@ var codel = AQM{Kind: CoDel, TargetNS: 5 * ms, IntervalNS: 100 * ms}
 
 func (f fate) String() string { return fmt.Sprintf("%d %s@%d", f.handle, f.what, f.dueNS) }
 
-// TestCoDelFollowsItsControlLaw: a frame takes 10 ms and two come meanwhile. By hand: at 30 ms the first one leaves that
-// has waited for the target and leaves more than one behind; an interval later, at 130 ms, the first is dropped; the
-// n-th one after it as soon as a frame is sent interval/sqrt(n) after the time of the one before it.
+// TestCoDelFollowsItsControlLaw: a frame takes 10 ms and two come meanwhile. By hand: at 30 ms the first one leaves
+// that has waited for the target and leaves more than one behind; an interval later, at 130 ms, the first is dropped;
+// the n-th one after it as soon as a frame is sent interval/sqrt(n) after the time of the one before it.
 func TestCoDelFollowsItsControlLaw(t *testing.T) {
 	b := newBench(Params{RateBPS: 1_211_200, QueueFrames: 1000, AQM: codel})
 	for i := range int64(300) {
@@ -402,15 +402,18 @@ func TestDisciplinesAreThoseOfTheRFCs(t *testing.T) {
 	counts := map[string]int{}
 	for seed := range uint64(400) {
 		random := rand.New(rand.NewPCG(seed, 9))
-		aqm := AQM{Kind: CoDel, TargetNS: 1 + random.Int64N(ms), IntervalNS: 1 + random.Int64N(5*ms), ECN: random.IntN(2) == 0}
+		aqm := AQM{Kind: CoDel, TargetNS: 1 + random.Int64N(ms), IntervalNS: 1 + random.Int64N(5*ms),
+			ECN: random.IntN(2) == 0}
 		flows := 1
 		if random.IntN(3) > 0 {
 			flows = 1 + random.IntN(8)
-			aqm.Kind, aqm.Flows, aqm.Quantum = FQCoDel, input.Limit(1+random.IntN(16)), input.Limit(256+random.IntN(3000))
+			aqm.Kind = FQCoDel
+			aqm.Flows, aqm.Quantum = input.Limit(1+random.IntN(16)), input.Limit(256+random.IntN(3000))
 		}
 		delayNS, byteNS := random.Int64N(3*ms), 1+random.Int64N(80)
 		limit := 1 + random.IntN(300)
-		b := newBench(Params{DelayNS: delayNS, RateBPS: input.Limit(8e9 / byteNS), QueueFrames: input.Limit(limit), AQM: aqm})
+		b := newBench(Params{DelayNS: delayNS, RateBPS: input.Limit(8e9 / byteNS), QueueFrames: input.Limit(limit),
+			AQM: aqm})
 		if 8e9/float64(byteNS) != math.Trunc(8e9/float64(byteNS)) {
 			continue // of the rest, departures are whole nanoseconds
 		}
@@ -449,8 +452,8 @@ func TestDisciplinesAreThoseOfTheRFCs(t *testing.T) {
 		for i := range min(len(out), len(b.out)) {
 			assert.Must(t, out[i] == b.out[i], "seed %d: %+v: %d: %v, want %v", seed, aqm, i, b.out[i], out[i])
 		}
-		assert.Must(t, len(out) == len(b.out) && slices.Equal(want.drops, b.dropped), "seed %d: %+v: dropped %v, want %v",
-			seed, aqm, b.dropped, want.drops)
+		assert.Must(t, len(out) == len(b.out) && slices.Equal(want.drops, b.dropped),
+			"seed %d: %+v: dropped %v, want %v", seed, aqm, b.dropped, want.drops)
 		assert.That(t, b.Len() == 0 && len(b.out)+len(b.dropped) == 2500, "seed %d: frames are lost", seed)
 	}
 	for _, what := range []string{"sent", "marked", "dropped", "overflow"} {
@@ -460,8 +463,8 @@ func TestDisciplinesAreThoseOfTheRFCs(t *testing.T) {
 
 var fq = AQM{Kind: FQCoDel, TargetNS: MaxDelayNS, IntervalNS: MaxDelayNS, Flows: 1024, Quantum: 1514}
 
-// TestFlowsTakeTurns: each sends as many bytes as the others, to a quantum and a frame, while all have some; one that is
-// new is sent before them, and so is the rarely used one that always finds its queue empty.
+// TestFlowsTakeTurns: each sends as many bytes as the others, to a quantum and a frame, while all have some; one that
+// is new is sent before them, and so is the rarely used one that always finds its queue empty.
 func TestFlowsTakeTurns(t *testing.T) {
 	b := newBench(Params{RateBPS: 8e6, QueueFrames: 100_000, AQM: fq}) // 1 us a byte
 	sizes := []int{1514, 500, 100}
@@ -518,8 +521,9 @@ func TestChangesOfTheDisciplineKeepFrames(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 10))
 		draw := func() Params {
 			p := randomParams(random)
-			p.AQM = []AQM{{}, codel, fq, {Kind: FQCoDel, TargetNS: 1 + random.Int64N(ms), IntervalNS: 1 + random.Int64N(ms),
-				ECN: true, Flows: input.Limit(1 + random.IntN(5)), Quantum: 300}}[random.IntN(4)]
+			p.AQM = []AQM{{}, codel, fq, {Kind: FQCoDel, TargetNS: 1 + random.Int64N(ms),
+				IntervalNS: 1 + random.Int64N(ms), ECN: true, Flows: input.Limit(1 + random.IntN(5)),
+				Quantum: 300}}[random.IntN(4)]
 			return p
 		}
 		b, nowNS, cut := newBench(draw()), int64(0), 0

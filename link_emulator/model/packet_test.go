@@ -9,7 +9,8 @@ import (
 	"containernet-env/link_emulator/assert"
 )
 
-// sum is the Internet checksum of parts of even length, except for the last (RFC 1071): 0xffff where they have their own.
+// sum is the Internet checksum of parts of even length, except for the last (RFC 1071): 0xffff where they have their
+// own.
 func sum(parts ...[]byte) uint16 {
 	total := uint32(0)
 	for _, part := range parts {
@@ -126,12 +127,14 @@ func TestMarksAreSetWhereTheSenderTakesThem(t *testing.T) {
 		codepoint := func(frame []byte) byte { // from the header as a whole
 			return byte(binary.BigEndian.Uint32(frame[ip:]) >> map[int]int{4: 16, 6: 20}[version] & 3)
 		}
-		assert.Must(t, packetOf(before).marks() == (codepoint(before) != 0), "IPv%d, codepoint %d", version, codepoint(before))
+		assert.Must(t, packetOf(before).marks() == (codepoint(before) != 0), "IPv%d, codepoint %d", version,
+			codepoint(before))
 		after := append([]byte{}, before...)
 		Mark(after)
 		count, _ := flipped(before[:ip], after[:ip])
 		same, _ := flipped(before[ip+12:], after[ip+12:])
-		assert.Must(t, intact(after, tags) && codepoint(after) == 3 && count+same == 0, "IPv%d: a mark changed more", version)
+		assert.Must(t, intact(after, tags) && codepoint(after) == 3 && count+same == 0, "IPv%d: a mark changed more",
+			version)
 	}
 	other := drawPacket(random, 4, 0)
 	other[12] = 9
@@ -168,7 +171,8 @@ func TestFlowsAreTheirAddressesProtocolAndPorts(t *testing.T) {
 			assert.Must(t, hash(other) != hash(frame), "IPv%d: protocol %d is that of UDP", version, kind)
 			ports := append([]byte{}, other...)
 			ports[transport]++
-			assert.Must(t, (hash(ports) == hash(other)) == (kind == 1), "IPv%d: the ports of protocol %d", version, kind)
+			assert.Must(t, (hash(ports) == hash(other)) == (kind == 1), "IPv%d: the ports of protocol %d", version,
+				kind)
 		}
 		assert.Must(t, packetOf(frame).hash(8) != hash(frame), "the key does not matter")
 	}
@@ -184,7 +188,8 @@ func TestFlowsAreTheirAddressesProtocolAndPorts(t *testing.T) {
 		binary.BigEndian.PutUint16(extended[18:], binary.BigEndian.Uint16(plain[18:])+8)
 		ports := append([]byte{}, extended...)
 		ports[62]++
-		assert.That(t, (hash(extended) == hash(ports)) == (header == 44), "the ports behind extension header %d", header)
+		assert.That(t, (hash(extended) == hash(ports)) == (header == 44), "the ports behind extension header %d",
+			header)
 		assert.That(t, header == 44 || hash(extended) == hash(plain), "extension header %d makes another flow", header)
 	}
 	assert.Equal(t, hash(make([]byte, 60)), hash([]byte("an ARP request, or whatever has no IP header")), "without IP")

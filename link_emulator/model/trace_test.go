@@ -115,8 +115,8 @@ func TestTraceIsAChangeAtEachOfItsTimes(t *testing.T) {
 		}
 		assert.Must(t, slices.Equal(got, verdicts), "seed %d: other frames found room", seed)
 		for i := range found {
-			assert.Must(t, found[i] == due[i], "seed %d: frame %d of %d is due at %d, want %d", seed, i, len(found), found[i],
-				due[i])
+			assert.Must(t, found[i] == due[i], "seed %d: frame %d of %d is due at %d, want %d", seed, i, len(found),
+				found[i], due[i])
 		}
 	}
 }
@@ -240,7 +240,8 @@ func TestOpportunitiesAreThoseOfMahimahi(t *testing.T) {
 			want.burn(ns)
 			room := len(want.queue) < limit
 			verdict := line.Offer(ns, uint32(number), bytes)
-			assert.Must(t, (verdict == Accepted) == room, "seed %d: frame %d finds room: %v, got %d", seed, number, room, verdict)
+			assert.Must(t, (verdict == Accepted) == room, "seed %d: frame %d finds room: %v, got %d", seed, number, room,
+				verdict)
 			if number++; room {
 				want.sizes[number-1] = bytes - 14 + 4
 				want.queue = append(want.queue, number-1)
@@ -313,7 +314,8 @@ func TestTraceStartsLater(t *testing.T) {
 }
 
 func TestACutFreesOpportunities(t *testing.T) {
-	line := follow(Params{RateBPS: 1e9}, Traces{Rate: newTrace(t, OpportunityTrace, 0, []int64{ms, 2 * ms, 100 * ms}, nil)})
+	trace := newTrace(t, OpportunityTrace, 0, []int64{ms, 2 * ms, 100 * ms}, nil)
+	line := follow(Params{RateBPS: 1e9}, Traces{Rate: trace})
 	for range 3 {
 		offer(t, line, 0, 1514)
 	}
@@ -338,7 +340,8 @@ func TestImpossibleTracesAreRefused(t *testing.T) {
 		{RateTrace, 0, []int64{0}, []int64{999}, "values[0]: got 999, allowed: 0, or 1000 to 1000000000000"},
 		{RateTrace, 0, []int64{0}, []int64{0}, "values: got none above 0, allowed: at least one"},
 		{RateTrace, 0, []int64{0}, nil, "values: got 0, allowed: as many as times_ns"},
-		{RateTrace, 5, []int64{0, 5}, []int64{8e6, 9e6}, "repeat_ns: got 5, allowed: more than the last of times_ns, 5"},
+		{RateTrace, 5, []int64{0, 5}, []int64{8e6, 9e6},
+			"repeat_ns: got 5, allowed: more than the last of times_ns, 5"},
 		{DelayTrace, 0, []int64{0}, []int64{-1}, "values[0]: got -1, allowed: 0 to 3600000000000"},
 		{OpportunityTrace, 0, []int64{2, 1}, nil, "times_ns[1]: got 1, allowed: 2 to "},
 		{OpportunityTrace, 0, []int64{0, 0}, nil, "times_ns: got none above 0"},
@@ -369,8 +372,8 @@ func TestAMillionPoints(t *testing.T) {
 	}
 	assert.OK(t, trace.End())
 	assert.Equal(t, trace.Points(), count, "points")
-	assert.That(t, cap(trace.times) <= 3*count/2 && cap(trace.values) <= 3*count/2, "room for %d and %d", cap(trace.times),
-		cap(trace.values))
+	assert.That(t, cap(trace.times) <= 3*count/2 && cap(trace.values) <= 3*count/2, "room for %d and %d",
+		cap(trace.times), cap(trace.values))
 	line := follow(Params{}, Traces{Delay: trace})
 	ns, random := int64(0), rand.New(rand.NewPCG(1, 23))
 	send := func() {

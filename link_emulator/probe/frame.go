@@ -20,8 +20,8 @@ type Mark struct {
 // MarkBytes is the length of a mark.
 const MarkBytes = 16
 
-// Encode writes the mark to the beginning of a buffer. The number of the run is mixed with the others, so that a bit that
-// is flipped in any of them makes it the mark of another run.
+// Encode writes the mark to the beginning of a buffer. The number of the run is mixed with the others, so that a bit
+// that is flipped in any of them makes it the mark of another run.
 func (m Mark) Encode(to []byte) {
 	binary.BigEndian.PutUint64(to, m.Run^m.mixed())
 	binary.BigEndian.PutUint32(to[8:], m.Stream)
@@ -47,8 +47,8 @@ func newFrame(to, from [6]byte, length int) []byte {
 	return frame
 }
 
-// decode reads the mark of a frame that is for the address to; false for anything else, and where what is known of the
-// rest is not zero: a link may flip bits.
+// decode reads the mark of a frame that is for the address to; false for anything else, and where a byte behind the
+// mark is not zero: a link may flip bits.
 func decode(frame []byte, to [6]byte) (Mark, bool) {
 	if len(frame) < headerBytes+MarkBytes || [6]byte(frame[:6]) != to || binary.BigEndian.Uint16(frame[12:]) != etherType {
 		return Mark{}, false

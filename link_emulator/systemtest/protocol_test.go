@@ -394,7 +394,8 @@ func TestSetLinkKeepsWhatIsNotGiven(t *testing.T) {
 	change(`"a_to_b":{"delay_ns":800,"overhead_bytes":null,"jitter":null,"loss":null,"queue_bytes":null,`+
 		`"corruption_ratio":null,"aqm":null}`,
 		`"a_to_b":{"delay_ns":800,"rate_bps":null,"overhead_bytes":0,"queue_frames":2000,`+
-			`"queue_bytes":null,"jitter":null,"loss":null,"duplication_ratio":0,"corruption_ratio":0,"aqm":null,"seed":9`)
+			`"queue_bytes":null,"jitter":null,"loss":null,"duplication_ratio":0,"corruption_ratio":0,"aqm":null,`+
+			`"seed":9`)
 }
 
 // maxBytes is far more than any input makes the emulator hold.

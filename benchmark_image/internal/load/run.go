@@ -163,24 +163,23 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 	return r.result(ended, after)
 }
 
-// await waits for the configured start and gives it; without one, the start is now. A load that is ready only after it
-// does not begin: its figures would not be of the same time as those of the loads that start then.
+// await waits for the configured start and returns it, without one the present time, or why the load does not begin. A
+// load that is ready only after its start does not: its figures would be of another time than those of the others.
 func (r *Run) await(ctx context.Context) (began time.Duration, reason string) {
-	now := r.world.Now()
-	switch start := r.options.Start; {
-	case start == 0:
+	now, start := r.world.Now(), r.options.Start
+	if start == 0 {
 		return now, ""
-	case start < now:
+	}
+	if start < now {
 		return 0, fmt.Sprintf("it was ready %v after its configured start", (now - start).Round(time.Microsecond))
-	default:
-		timer := r.world.NewTimer(start - now)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			return start, ""
-		case <-ctx.Done():
-			return 0, fmt.Sprint(context.Cause(ctx))
-		}
+	}
+	timer := r.world.NewTimer(start - now)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return start, ""
+	case <-ctx.Done():
+		return 0, fmt.Sprint(context.Cause(ctx))
 	}
 }
 
