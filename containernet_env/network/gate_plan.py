@@ -41,14 +41,11 @@ def feed_of(plan: GatePlan, hop: Hop, *, overload: bool = False, frame_bytes: in
     the paths that carry most together, as few as carry enough.
     """
     rate = hop.spec.rate_bps
-    best = [
-        (
-            _rest_bps(plan.paths[pair], hop, rate, frame_bytes, overload=overload),
-            _rest_bps(plan.paths[pair], hop, rate, frame_bytes),
-            pair,
-        )
-        for pair in plan.over(hop)
-    ]
+    best = []
+    for pair in plan.over(hop):
+        bps = _rest_bps(plan.paths[pair], hop, rate, frame_bytes)
+        filling = _rest_bps(plan.paths[pair], hop, rate, frame_bytes, overload=True) if overload else bps
+        best.append((filling, bps, pair))
     best.sort(key=lambda item: (-item[0], -item[1]))
     least, _, pair = best[0]
     other = None if least == math.inf else max(1, round(least))
@@ -97,20 +94,20 @@ def _rest_bps(path: Sequence[Hop], hop: Hop, rate: int | None, frame_bytes: int,
     Rates are of frames of that length as the direction counts them: those with less overhead than it are worth more.
     Frames that are lost before the direction do not reach it; 0 where frames reach it twice, which is no measure of it.
     """
-    least = math.inf
+    least, made = math.inf, 1.0
     ahead = before(path, hop.name)
     if copies(ahead) > 1:
         return 0.0
+    loses = gone_ratio(ahead) > 0
     for index, other in enumerate(path):
-        if other.name == hop.name:
-            continue
-        taken = (frame_bytes + hop.spec.overhead_bytes) / (frame_bytes + other.spec.overhead_bytes)
-        bps = float(other.spec.rate_bps or math.inf) * taken / copies(path[:index])
-        if index < len(ahead):
-            bps *= 1 - gone_ratio(ahead[index:])
-        elif overload and rate is not None and bps >= rate:
-            continue  # what leaves the direction goes on
-        least = min(least, bps)
+        if other.spec.rate_bps is not None and index != len(ahead):
+            taken = (frame_bytes + hop.spec.overhead_bytes) / (frame_bytes + other.spec.overhead_bytes)
+            bps = other.spec.rate_bps * taken / made
+            if index < len(ahead):
+                least = min(least, bps * (1 - gone_ratio(ahead[index:])) if loses else bps)
+            elif not overload or rate is None or bps < rate:  # else what leaves the direction goes on
+                least = min(least, bps)
+        made *= 1 + other.spec.duplication_ratio
     return least
 
 
