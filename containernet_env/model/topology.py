@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from ipaddress import IPv4Address
 from itertools import combinations, pairwise, permutations
 from random import Random
@@ -158,6 +159,7 @@ class Topology:
         self._names: dict[frozenset[str], str] = {}  # of links, by their ends
         self._ends: dict[str, frozenset[str]] = {}  # of links, by their names
         self._ways: dict[tuple[str, frozenset[str]], Ways] = {}
+        self._one_ways_ns: dict[tuple[str, str], tuple[int, int]] = {}
         for name in [host.name for host in self.hosts] + [switch.name for switch in self.switches]:
             if name in self._directions:
                 raise ValueError(f"two nodes are called {name!r}")
@@ -184,7 +186,7 @@ class Topology:
 
     def path(self, a: str, b: str) -> tuple[DirectionSpec, ...]:
         """The link directions that a frame takes from node ``a`` to node ``b``; none to itself."""
-        return tuple(hop.spec for hop in self.hops(a, b))
+        return tuple(self._directions[node][following] for node, following in pairwise(self._nodes(a, b)))
 
     def hops(self, a: str, b: str, down: Iterable[str] = ()) -> tuple[Hop, ...]:
         """The same directions with the nodes that they join."""
@@ -202,12 +204,12 @@ class Topology:
 
     def expected_rtt_ns(self, a: str, b: str) -> int:
         """Propagation plus a probe's serialization at every hop: switches store and forward frames."""
-        return sum(hop.delay_ns + hop.serialization_ns(PROBE_FRAME_BYTES) for hop in self._round_trip(a, b))
+        return self.rtt(a, b).expected_ns
 
     def rtt(self, a: str, b: str) -> RttExpectation:
         """Both figures for one pair."""
-        propagation_ns = sum(hop.delay_ns for hop in self._round_trip(a, b))
-        return RttExpectation(a, b, propagation_ns, self.expected_rtt_ns(a, b))
+        (there_ns, sent_ns), (back_ns, answered_ns) = self._one_way_ns(a, b), self._one_way_ns(b, a)
+        return RttExpectation(a, b, there_ns + back_ns, there_ns + back_ns + sent_ns + answered_ns)
 
     def rtt_pairs(self) -> tuple[RttExpectation, ...]:
         """Every unordered pair of hosts, in host order: n * (n - 1) / 2 entries."""
@@ -273,17 +275,16 @@ class Topology:
         """The links between switches."""
         return tuple(link for link in self.links if link.a not in self._hosts_by_name)
 
-    @property
-    def used(self) -> set[str]:
+    @cached_property
+    def used(self) -> frozenset[str]:
         """The names of the links between switches, and of their directions, that are on some path between two hosts."""
-        at = {next(iter(self._directions[host])): host for host in self._hosts_by_name}  # one of each switch says it
-        return {name for a, b in combinations(at.values(), 2) for name in self.crossed(a, b)}
+        at = {next(iter(self._directions[host])): host for host in self._hosts_by_name}  # one host of each switch
+        return frozenset(name for a, b in combinations(at.values(), 2) for name in self.crossed(a, b))
 
     @property
     def unused(self) -> tuple[Link, ...]:
         """The links between switches that are on no path between two hosts."""
-        used = self.used
-        return tuple(link for link in self.between if link.name not in used)
+        return tuple(link for link in self.between if link.name not in self.used)
 
     @property
     def has_loop(self) -> bool:
@@ -317,7 +318,7 @@ class Topology:
             for link in self.links
         ]
         made = self.with_links(links)
-        made._longest_rtts_ns = rtts_ns  # no delay is another one
+        made._longest_rtts_ns, made._ways = rtts_ns, self._ways  # no delay is another one
         return made
 
     def with_links(self, links: Iterable[Link]) -> Topology:
@@ -350,6 +351,14 @@ class Topology:
         for at, (_, following) in ways.items():
             found[at] = found[following] + self._most_ns(at, following) if found else 0
         return found
+
+    def _one_way_ns(self, a: str, b: str) -> tuple[int, int]:
+        """The sums of the delays, and of a probe's serialization, on the way from host ``a`` to host ``b``."""
+        if (a, b) not in self._one_ways_ns:
+            hops = self.path(a, b)
+            sent_ns = sum(hop.serialization_ns(PROBE_FRAME_BYTES) for hop in hops)
+            self._one_ways_ns[a, b] = sum(hop.delay_ns for hop in hops), sent_ns
+        return self._one_ways_ns[a, b]
 
     def _round_trip(self, a: str, b: str) -> Iterator[DirectionSpec]:
         yield from self.path(a, b)
@@ -467,12 +476,12 @@ class UnloadedNetwork:
 
     def one_way_ns(self, a: str, b: str, payload_bytes: int) -> float:
         """From host ``a`` sending a message to host ``b`` having all of it."""
-        asked = (a, b, payload_bytes)
-        if self._draws is None and asked in self._known_ns:
-            return self._known_ns[asked]
+        key = (a, b, payload_bytes)
+        if self._draws is None and key in self._known_ns:
+            return self._known_ns[key]
         hops = [hop.fastest for hop in self._topology.path(a, b)]
         found = serialization_ns(hops, payload_bytes) + sum(self._delay_ns(hop) for hop in hops)
-        self._known_ns[asked] = found
+        self._known_ns[key] = found
         return found
 
     def sending_ns(self, a: str, b: str, payload_bytes: int) -> int:
