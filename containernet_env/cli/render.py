@@ -24,7 +24,7 @@ from containernet_env.model.proof import directions_text
 from containernet_env.model.scenario import NEAREST, Scenario
 from containernet_env.model.topology import PROBE_FRAME_BYTES, Hop, Link, RttExpectation, Topology
 from containernet_env.network.gate import plan_for
-from containernet_env.report.network import matrix_of
+from containernet_env.report.network import groups_of, matrix_of
 from containernet_env.results import capacity
 from containernet_env.results.capacity import Carried, by_emulator, carried, helps_text, rounded
 from containernet_env.runs import machine
@@ -206,11 +206,10 @@ _MOST_GROUPS = 12
 
 def _rtt_of_places(plan: Plan) -> Table | None:
     """Every pair of places, both ways apart, where there are several places and not too many."""
-    found = matrix_of(plan.topology)
-    if len(plan.switches) == 1 or len(found.groups) > _MOST_GROUPS:
+    if len(plan.switches) == 1 or len(groups_of(plan.topology)) > _MOST_GROUPS:
         return None
     shown = table("from", "to", ">ms", ">there", ">back")
-    for a, b, *ways in found.numbers():
+    for a, b, *ways in matrix_of(plan.topology).numbers():
         shown.add_row(a, b, *ways[:3])
     return shown
 
