@@ -46,6 +46,7 @@ _OF_LINKS = (
     "duplication",
     "corruption",
     "aqm",
+    "trace",
     "seed",
 )
 
