@@ -482,8 +482,8 @@ def _link_notes(topology: Topology, options: PlanOptions) -> Iterator[str]:
         if side.default_queue_frames == MAX_FRAMES
         and product_frames(rtts_ns[name], side.rate_bps or 0, side.overhead_bytes) > MAX_FRAMES
     ]
-    if topology.unused:
-        names = ", ".join(link.name for link in topology.unused)
+    if unused := topology.unused:
+        names = ", ".join(link.name for link in unused)
         why = "until another link goes down" if topology.reroutes else "so it has no effect"
         yield f"no path between two hosts takes {names}, {why}, and a run does not prove it"
     if short:

@@ -172,10 +172,10 @@ _NAMES = "the name of a member, or of a site or switch, which is its members"
 _CHOSEN, _KILLED, _FROZEN, _PARTITIONED = (
     kinds.one_of_or_name(*words, of=_NAMES) for words in (DRAWN_TARGETS, ("killed",), ("frozen",), ("partitioned",))
 )
-_SET = Listed(kinds.one_of_or_name(of=_NAMES), 1, kinds.MAX_NODES, unique=True)
+_SETS = Listed(Listed(kinds.one_of_or_name(of=_NAMES), 1, kinds.MAX_NODES, unique=True), 2, kinds.MAX_NODES)
 _PARTED = Chosen(
-    (_CHOSEN, Listed(_SET, 2, kinds.MAX_NODES)),
-    lambda value: Listed(_SET, 2, kinds.MAX_NODES) if isinstance(value, list) else _CHOSEN,
+    (_CHOSEN, _SETS),
+    lambda value: _SETS if isinstance(value, list) else _CHOSEN,
     write=lambda target: target if isinstance(target, str) else [[*group] for group in target],
 )
 _OF = kinds.one_of_or_name(
@@ -341,10 +341,6 @@ _TARGET = (
 _TYPE = "what the requests are"
 
 
-def _own(sender: RawSender) -> dict[str, Any]:
-    return {item.name: getattr(sender, item.name) for item in fields(Sender) if item.name != "who"}
-
-
 @section
 class RawBlock(Section):
     """What every block has."""
@@ -401,7 +397,7 @@ class RawBlock(Section):
     def senders(self) -> tuple[Sender, ...]:
         """The clients that send it; none where all do."""
         named = self.by if isinstance(self.by, dict) else dict.fromkeys(self.by or ())
-        return tuple(Sender(who, **({} if own is None else _own(own))) for who, own in named.items())
+        return tuple(Sender(who, **({} if own is None else own.changes)) for who, own in named.items())
 
     @property
     def size(self) -> int:

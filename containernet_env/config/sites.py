@@ -117,7 +117,7 @@ NO_PLACES = Places()
 
 
 def graph_of(names: tuple[str, ...], links: Mapping[str, int | RawDirection]) -> tuple[Places, list[Finding]]:
-    """The switches of a file, joined by links, and what is wrong with them.
+    """The switches of a file, joined by links, and their problems.
 
     ``links``: by pair, a one-way delay or an object.
     """
@@ -132,7 +132,7 @@ def graph_of(names: tuple[str, ...], links: Mapping[str, int | RawDirection]) ->
 def sites_of(
     given: Mapping[str, RawSite], named: Sequence[tuple[Location, str]], rtt: Any
 ) -> tuple[Places, list[Finding]]:
-    """The sites of a file, and what is wrong with them.
+    """The sites of a file, and their problems.
 
     ``given`` are those with an object, ``named`` those that hosts name, with their places, and ``rtt`` is the value of
     that key: the name of a table, a path, or by pair a round-trip time or an object.
@@ -153,7 +153,7 @@ def sites_of(
 
 
 class _Matrix:
-    """The ways between places as a file gives them under a key, and what is wrong with them.
+    """The ways between places as a file gives them under a key, and their problems.
 
     ``within_ns``: round trips within sites, by a table.
     """
@@ -239,7 +239,7 @@ class _Matrix:
             self.refuse((self._key,), f"has no way from {self._names[0]} to {apart}")
 
     def _left(self, a: str, b: str, of_hosts_ns: int) -> DirectionSpec:
-        """What is left to the link between two places of the way between their hosts."""
+        """The direction of a link between two places: the way between their hosts without the hosts' own links."""
         way, place = self._ways[a, b]
         delay_ns = way.delay_ns - of_hosts_ns
         if delay_ns < 0:

@@ -360,7 +360,7 @@ def _node(name: str, raw: RawNode | RawClient, ip: IPv4Address, places: Places =
 
 
 def _places(raw: RawConfig) -> tuple[Places, list[Finding]]:
-    """The sites or switches, and what is wrong with them."""
+    """The sites or switches, and their problems."""
     nodes = getattr(raw, "nodes", ())
     hosts = [*nodes, *raw.loading]
     given = {
@@ -406,7 +406,7 @@ def _places(raw: RawConfig) -> tuple[Places, list[Finding]]:
 
 
 def _graph(raw: RawConfig, hosts: Sequence[RawNode | RawClient]) -> tuple[Places, list[Finding]]:
-    """The switches, and what is wrong with them and with those that hosts name."""
+    """The switches, and the problems of them and of those that hosts name."""
     if not raw.switches:
         return Places(keys=GRAPH), [Finding(("switches",), "is missing", allowed="the names of all switches")]
     places, findings = graph_of(raw.switches, raw.links or {})

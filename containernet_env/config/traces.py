@@ -49,7 +49,7 @@ _LATEST = f"times up to {format_duration(LENGTH_MAX_NS)}"
 
 @dataclass(frozen=True)
 class _Problem:
-    """What is wrong with a line: ``number`` 0 is the whole file."""
+    """A problem of a line; ``number`` 0: of the whole file."""
 
     number: int
     message: str
@@ -75,7 +75,7 @@ def _shifted(whole: str, fraction: str | None, digits: int) -> int | None:
 
 
 def _csv_points(lines: list[str], kind: TraceKind) -> Iterator[tuple[int, int, int] | _Problem]:
-    """The number of each line, its time and its value; or what is wrong with it."""
+    """The number of each line, its time in ns and its value in bit/s or ns; or its problem."""
     allowed = f"two columns: {_TIME}, and {_RATE if kind == 'rate' else _DELAY}"
     known: dict[tuple[str, str, str], int | None] = {}
 
@@ -286,7 +286,7 @@ class RawTraces(Section):
 
     @property
     def traces(self) -> Traces:
-        """The traces, where nothing is wrong with their files."""
+        """The traces. Raises `RefusedTrace`, an error that the rules above report."""
         return Traces(_read("bandwidth", self.bandwidth), _read("delay", self.delay))
 
 

@@ -47,7 +47,7 @@ def netem_refusal(direction: DirectionSpec) -> str | None:
     """Why HTB and netem do not support this direction; ``None`` if they do."""
     jitter, limited = direction.jitter, direction.rate_bps is not None
     if direction.trace is not None:
-        return "a trace: netem has one rate and one delay until tc changes them, a while after it is told to"
+        return "a trace: netem has one rate and one delay until tc changes them, which takes effect some time later"
     if direction.seed is not None:
         return "a seed: the kernel's random numbers cannot be repeated"
     if 0 < direction.delay_ns < LEAST_NS or (jitter is not None and jitter.ns < LEAST_NS):

@@ -276,13 +276,10 @@ class CoDel(_Checked):
     @property
     def text(self) -> str:
         """Its name, and what of it is not the default."""
-        usual = {item.name: item.default for item in fields(self)}
         words = [self.kind]
         for name, key in keys_of(type(self)).items():
-            if (value := getattr(self, key.attribute)) != usual[key.attribute]:
-                words.append(
-                    f"{name} {format_duration(value) if key.attribute.endswith('_ns') else str(value).lower()}"
-                )
+            if (value := getattr(self, key.attribute)) != key.default:
+                words += [name, format_duration(value) if key.attribute.endswith("_ns") else str(value).lower()]
         return " ".join(words)
 
 

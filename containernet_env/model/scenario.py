@@ -413,7 +413,7 @@ class Sender(Record):
     @property
     def changes(self) -> dict[str, Any]:
         """The fields of a load that it has for itself."""
-        own = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "who"}
+        own = {item.name: getattr(self, item.name) for item in fields(Sender) if item.name != "who"}
         given = {name: value for name, value in own.items() if value is not None}
         return ({"total": None, "duration_ns": None} if {"total", "duration_ns"} & given.keys() else {}) | given
 
