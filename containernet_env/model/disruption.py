@@ -377,8 +377,8 @@ class Outage:
     """One ``member``, or a link between switches, from ``began_ns`` until ``ended_ns`` (infinite if nothing ended it).
 
     ``leader`` led right before. ``wait_ns`` is how much longer an answer over the member's link, or that link, may
-    take: infinite where none may come; ``others`` are those to whom, ``None``: to all. ``unplugged``: the link is down.
-    ``one_way``: of one direction of a link between switches, so the other one may take as long.
+    take: infinite where none may come; of a direction of a link, the other one may take as long. ``others`` are those
+    to whom, ``None``: to all. ``unplugged``: the link is down.
     """
 
     member: str
@@ -389,7 +389,17 @@ class Outage:
     ended_ns: float
     wait_ns: float
     others: tuple[str, ...] | None = None
-    one_way: bool = False
+
+    @property
+    def one_way(self) -> bool:
+        """Whether it is of one direction of a link."""
+        return ">" in self.member
+
+    def between(self, leader: str) -> tuple[str, ...]:
+        """The members and links whose frames from and to ``leader`` take ``wait_ns`` longer."""
+        if self.member == leader and self.others is not None:
+            return self.others
+        return (self.member,) if self.others is None or leader in self.others else ()
 
 
 Crossed = Callable[[str, str, Collection[str]], Collection[str]]
@@ -403,8 +413,7 @@ def explains_election(done: Disruptions, members: Collection[str], crossed: Cros
     return any(
         _ends_lead(outage, leader, outages, members, crossed, election_ns)
         for outage in outages
-        for leader in ([outage.member] if outage.leader is None else [outage.leader])
-        for leader in ([leader] if leader in members else members)
+        for leader in ({outage.leader or outage.member} & {*members} or members)
     )
 
 
@@ -435,13 +444,8 @@ def _ends_lead(
     waits_ns: dict[str, float] = defaultdict(float)
     for outage in outages:
         if outage.began_ns <= new.began_ns and outage.ended_ns >= until_ns:
-            if outage.others is None:
-                waits_ns[outage.member] += outage.wait_ns
-            elif outage.member == leader:
-                for name in outage.others:
-                    waits_ns[name] += outage.wait_ns
-            elif leader in outage.others:
-                waits_ns[outage.member] += outage.wait_ns
+            for name in outage.between(leader):
+                waits_ns[name] += outage.wait_ns
     down = {outage.member for outage in outages if outage.unplugged and outage.member in waits_ns} - {*members}
     lost = sum(
         sum(waits_ns.get(name, 0.0) for name in {leader, member, *crossed(leader, member, down)}) >= election_ns
@@ -461,7 +465,6 @@ def _outages(done: Disruptions) -> Iterator[Outage]:
             for name in item.members:
                 ends = (_end_ns(item, name, at_ns, later) for at_ns, later in items[index + 1 :])
                 ended_ns = next((end_ns for end_ns in ends if end_ns is not None), math.inf)
-                one_way = ">" in name
                 yield Outage(
                     name,
                     item.leader,
@@ -469,9 +472,8 @@ def _outages(done: Disruptions) -> Iterator[Outage]:
                     unplugged=item.verb == "link_down",
                     began_ns=began_ns,
                     ended_ns=ended_ns,
-                    wait_ns=own_ns / 2 if one_way else own_ns,
+                    wait_ns=own_ns / 2 if ">" in name else own_ns,
                     others=_others(item, name),
-                    one_way=one_way,
                 )
 
 
