@@ -696,12 +696,12 @@ def _discipline_task(plan: GatePlan, feed: Feed) -> _Task | str:
     assert spec.rate_bps is not None and spec.aqm is not None
     if not feed.faster or len(feed.pairs) > 1:
         return "no path is faster than it, so nothing fills it"
-    if lost_ratio(path) or copies(path) > 1 or jitter_reach_ns(before(path, feed.hop.name)):
+    ahead = before(path, feed.hop.name)
+    if lost_ratio(path) or copies(path) > 1 or jitter_reach_ns(ahead):
         return "what the rest of the path does to frames would hide what its queue discipline does"
     frame_ns = spec.serialization_ns(FULL_FRAME_BYTES)
-    ahead = before(path, feed.hop.name)
     interval_ns = max(
-        math.ceil(frame_ns / _STANDING_OVERLOAD), *(hop.spec.serialization_ns(FULL_FRAME_BYTES) for hop in ahead), 0
+        [math.ceil(frame_ns / _STANDING_OVERLOAD), *(hop.spec.serialization_ns(FULL_FRAME_BYTES) for hop in ahead)]
     )
     if frame_ns < _OVERLOAD_LEAST * max(interval_ns, _QUEUE_SEND_NS):
         return "it sends as fast as a machine fills it"

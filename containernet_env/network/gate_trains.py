@@ -41,6 +41,8 @@ _UNLIMITED_BPS, _UNLIMITED_RATIO = 500_000_000, 0.9
 """An unlimited direction is proved if it carries this rate, or this share of what the rest of its paths carry."""
 _QUEUE_FRAMES, _QUEUE_RATIO = 3, 0.03
 _SENDER_SLACK_NS = 20 * US
+_DROPS_MIN, _LATE_PART = 2, 0.1
+"""The least number of drops that show a queue discipline, and how late a sender may be, in intervals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +419,7 @@ def queue_checks(gate: Measured) -> Iterator[Check]:
             continue
         frames = spec.queue_frames or (spec.default_queue_frames if spec.queue_bytes is None else None)
         limits = [f"{n} {unit}" for n, unit in ((frames, "frames"), (spec.queue_bytes, "bytes")) if n is not None]
-        configured = ", ".join([*limits] or ["default"])
+        configured = ", ".join(limits) or "default"
         if spec.aqm is not None:
             why = "its queue discipline drops frames before it is full"
             yield Check(hop.name, "queue", "unproved", configured, why=why)
@@ -523,7 +525,3 @@ def _discipline(gate: Measured, hop: Hop, aqm: CoDel, planned: Train | None) -> 
     if lost and late_ns > frame_ns + gate.allowed.noise_ns:
         return check("unproved", why=f"frames came up to {delay_text(late_ns)} late meanwhile")
     return check("wrong")
-
-
-_DROPS_MIN, _LATE_PART = 2, 0.1
-"""The least number of drops that show a queue discipline, and how late a sender may be, in intervals."""
