@@ -90,10 +90,9 @@ def _csv_points(lines: list[str], kind: TraceKind) -> Iterator[tuple[int, int, i
     for number, line in enumerate(lines, 1):
         if line.startswith("#"):
             continue
-        if first and line.replace(" ", "") == _HEADER:
-            first = False
+        is_header, first = first and line.replace(" ", "") == _HEADER, False
+        if is_header:
             continue
-        first = False
         if (match := _LINE.fullmatch(line)) is None:
             yield _Problem(number, "is not a line of a trace", line, allowed)
             continue
