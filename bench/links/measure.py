@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bench.links import flows, regions, theory
+from bench.links import flows, theory
 from bench.links.durations import Durations
 from bench.links.frames import FrameSender
-from bench.links.paths import BenchPath, Host, Kind, open_network, open_path
+from bench.links.paths import BenchPath, Host, Kind, chain, open_network, open_path, random_graph
 from bench.links.summary import datagram_rate_bps, summarize_rtt
 from containernet_env.base.errors import RunError
 from containernet_env.model.link import DirectionSpec, LinkSpec, Uplink
@@ -305,23 +305,23 @@ def _cost(point: Point, durations: Durations, directory: Path, binary: Path | No
 
 
 def _hops(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
-    with open_network(regions.chain(point.switches, point.delay_ns), binary) as path:
+    with open_network(chain(point.switches, LinkSpec.symmetric(point.delay_ns)), binary) as path:
         _echoes(path.hosts, 1, binary)  # the switches learn both addresses
         return _cost_of(path, point, durations)
 
 
 def _regions(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
     """Round trips of every pair: ``off_ns`` is each median less the configured one."""
-    topology = regions.random_graph(point.seed)
+    topology = random_graph(point.seed)
     with open_network(topology, binary) as path:
         pairs = _echoes(path.hosts, durations.graph_probes, binary)
     found = []
     for pair in pairs:
-        asked = topology.rtt(pair["a"], pair["b"]).expected_ns
-        if (summary := summarize_rtt(asked, pair["samples_ns"])) is None:
+        expected_ns = topology.expected_rtt_ns(pair["a"], pair["b"])
+        if (summary := summarize_rtt(expected_ns, pair["samples_ns"])) is None:
             raise RunError(f"none of {pair['sent']} echoes between {pair['a']} and {pair['b']} was answered")
         links = len(topology.hops(pair["a"], pair["b"]))
-        found.append({**pair, **asdict(summary), "off_ns": summary.median_ns - asked, "links": links})
+        found.append({**pair, **asdict(summary), "off_ns": summary.median_ns - expected_ns, "links": links})
     return {"pairs": found}
 
 

@@ -1,7 +1,7 @@
-"""The path host - switch - host with a link on each side, by several implementations; nothing else uses it.
+"""What is measured: the path host - switch - host by several implementations, and networks by the link emulator.
 
-And any network of hosts and switches by the link emulator. Hosts are network namespaces. wirefilter's TAPs have the
-same queue as the emulator's, and all ends have the same TCP buffers, so that only the links differ.
+Hosts are network namespaces. wirefilter's TAPs have the same queue as the emulator's, and all ends have the same TCP
+buffers, so that only the links differ.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from ipaddress import IPv4Address
+from itertools import combinations, pairwise
 from pathlib import Path
+from random import Random
 from typing import Any, Literal
 
-from bench.links import regions, theory
+from bench.links import theory
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import netns
 from containernet_env.hosts.netns import ThrowawayNamespace
 from containernet_env.model.link import DirectionSpec, LinkSpec, queue_frames
-from containernet_env.model.topology import Topology
+from containernet_env.model.topology import Host as PlannedHost
+from containernet_env.model.topology import Link, Switch, Topology
 from containernet_env.network.emulator import EmulatedLink, LinkEmulator
 from containernet_env.network.interface import MTU_BYTES, Interface, SwitchPort
 from containernet_env.network.kernel import VethLink
@@ -35,6 +39,36 @@ TAP_QUEUE_FRAMES = 10_000
 _TCP_BUFFERS = {"rmem": "4096 131072 16777216", "wmem": "4096 16384 16777216"}
 _DEADLINE_S = 5.0
 _POLL_S = 0.005
+
+REGIONS = 5
+_SWITCHES = (5, 12)
+_DELAYS_NS = (100_000, 40_000_000)
+_MORE_LINKS = 0.25
+"""The share of pairs of switches with a link, beside those that connect all."""
+
+
+def random_graph(seed: int) -> Topology:
+    """Five hosts in a random graph of switches with loops and random delays, of each direction its own."""
+    draws = Random(seed)
+    switches = [f"s{number}" for number in range(1, draws.randint(*_SWITCHES) + 1)]
+    ways = {(draws.choice(switches[:at]), switches[at]) for at in range(1, len(switches))}
+    ways |= {pair for pair in combinations(switches, 2) if draws.random() < _MORE_LINKS}
+    joined = {way: LinkSpec(*(DirectionSpec(draws.randint(*_DELAYS_NS)) for _ in range(2))) for way in sorted(ways)}
+    return _network(draws.sample(switches, REGIONS), switches, joined, LinkSpec.symmetric(0))
+
+
+def chain(count: int, spec: LinkSpec) -> Topology:
+    """Two hosts with this many switches between them, and equal links; at a host's, ``a_to_b`` is from the host."""
+    switches = [f"s{number}" for number in range(1, count + 1)]
+    return _network([switches[0], switches[-1]], switches, dict.fromkeys(pairwise(switches), spec), spec)
+
+
+def _network(homes: list[str], switches: list[str], joined: dict[tuple[str, str], LinkSpec], own: LinkSpec) -> Topology:
+    """Hosts h1, h2 and so on, each by a link ``own`` at the switch of that place in ``homes``."""
+    hosts = [PlannedHost(f"h{n}", "member", IPv4Address(f"10.9.0.{n}"), 24) for n in range(1, len(homes) + 1)]
+    links = [Link(host.name, home, own) for host, home in zip(hosts, homes, strict=True)]
+    links += [Link(a, b, spec) for (a, b), spec in joined.items()]
+    return Topology(hosts, [Switch(name) for name in switches], links)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +163,11 @@ def open_path(kind: Kind, spec: LinkSpec, directory: Path, binary: Path | None =
     ``directory`` is for the sockets of vde2. Raises ``RunError``.
     """
     with ExitStack() as stack:
-        hosts = _hosts(stack, 2)
+        topology = chain(1, spec)
+        hosts = _hosts(stack, topology)
         path: BenchPath
         if kind == "emulator":
-            path = _emulator(stack, hosts, regions.network(["s1", "s1"], ["s1"], {}, spec), binary)
+            path = _emulator(stack, hosts, topology, binary)
         elif kind == "wirefilter":
             path = _wirefilter(stack, hosts, spec, directory)
         else:
@@ -143,19 +178,19 @@ def open_path(kind: Kind, spec: LinkSpec, directory: Path, binary: Path | None =
 
 @contextmanager
 def open_network(topology: Topology, binary: Path | None = None) -> Iterator[BenchPath]:
-    """Create a network by the link emulator, its hosts being called h1, h2 and so on; remove it on exit."""
+    """Create a network by the link emulator; remove it on exit. Raises ``RunError``."""
     with ExitStack() as stack:
-        hosts = _hosts(stack, len(topology.hosts))
+        hosts = _hosts(stack, topology)
         path = _emulator(stack, hosts, topology, binary)
         _bring_up(hosts)
         yield path
 
 
-def _hosts(stack: ExitStack, count: int) -> list[Host]:
-    pids = [stack.enter_context(ThrowawayNamespace()).pid for _ in range(count)]
+def _hosts(stack: ExitStack, topology: Topology) -> list[Host]:
+    pids = [stack.enter_context(ThrowawayNamespace()).pid for _ in topology.hosts]
     hosts = [
-        Host(f"h{number}", pid, f"bench{number}", f"10.9.0.{number}", f"02:00:00:00:09:{number:02x}")
-        for number, pid in enumerate(pids, 1)
+        Host(host.name, pid, f"bench{number}", str(host.ip), f"02:00:00:00:09:{number:02x}")
+        for number, (host, pid) in enumerate(zip(topology.hosts, pids, strict=True), 1)
     ]
     for host in hosts:
         for name, value in _TCP_BUFFERS.items():

@@ -11,12 +11,14 @@ from unittest import mock
 
 import pytest
 
-from bench.links import regions, summary, tables, theory
+from bench.links import summary, tables, theory
+from bench.links.paths import chain, random_graph
 from bench.load import measure, over_http, plan, profile, table, zookeeper
 from bench.load.measure import Sample, Used, run_once
 from bench.load.reports import parse_etcd, parse_ours
 from bench.sweep.measure import Timed
 from containernet_env.base.errors import RunError
+from containernet_env.model.link import LinkSpec
 
 ETCD = """bench with serializable range
 Summary:
@@ -195,11 +197,11 @@ def test_summaries_of_round_trips_and_datagrams() -> None:
 
 
 def test_graphs_of_regions_follow_from_the_seed_and_hops_are_compared_with_one_switch() -> None:
-    graphs = [regions.random_graph(seed) for seed in range(20)]
+    graphs = [random_graph(seed) for seed in range(20)]
     assert all(len(graph.hosts) == 5 and len({link.b for link in graph.links[:5]}) == 5 for graph in graphs)
     assert sum(graph.has_loop for graph in graphs) > 10
-    assert [graph.rtt_pairs() for graph in graphs] == [regions.random_graph(seed).rtt_pairs() for seed in range(20)]
-    assert len(regions.chain(6, 1000).hops("h1", "h2")) == 7
+    assert [graph.rtt_pairs() for graph in graphs] == [random_graph(seed).rtt_pairs() for seed in range(20)]
+    assert len(chain(6, LinkSpec.symmetric(1000)).hops("h1", "h2")) == 7
     row = {"table": "hops", "pattern": "bursts", "delivered_per_s": 20_000.0, "core_ratio": 0.06, "switches": 1}
     lines = tables.hops([row, row | {"switches": 6, "core_ratio": 0.12}]).splitlines()
     assert [line.split("|")[-2].strip() for line in lines[2:]] == ["-", "+20.0"]
