@@ -15,9 +15,8 @@ from typing import Any, Literal
 from containernet_env.base import clock
 from containernet_env.base.errors import UsageError
 from containernet_env.model.findings import State, reasons_text, states_text
-from containernet_env.model.scenario import ALL_CLIENTS
-from containernet_env.results.columns import COLUMNS, NOT_APPLICABLE
-from containernet_env.results.csv_file import values_of, why_torn
+from containernet_env.results.columns import COLUMNS
+from containernet_env.results.csv_file import OF_ALL, values_of, why_torn
 from containernet_env.results.run_directory import EVENTS, runs_folder
 from containernet_env.runs.lock import Holder
 from containernet_env.runs.sweep.ledger import Kept, Tried, journal_of, take, tried_of
@@ -225,7 +224,7 @@ class Follower:
                 self._add(dict(zip(COLUMNS, values, strict=True)))
 
     def _add(self, row: Mapping[str, str]) -> None:
-        if row["Client"] not in (NOT_APPLICABLE, ALL_CLIENTS):
+        if row["Client"] not in OF_ALL:
             return  # the row for all stands for its scenario
         self._count += 1
         cell = self._kept.hashes.get((row["ConfigHash"], row["ScenarioHash"]), "")

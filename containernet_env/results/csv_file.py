@@ -39,6 +39,8 @@ _FORMULA = re.compile(r"[=+@\t\r-]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 FORMS: tuple[tuple[str, ...], ...] = (COLUMNS, SEED_COLUMNS)
 """The headers of new files."""
+OF_ALL = (NOT_APPLICABLE, ALL_CLIENTS)
+"""The column Client of the row that stands for its scenario: there is one client, or it is of all together."""
 
 
 def is_form(header: tuple[str, ...]) -> bool:
@@ -293,17 +295,16 @@ def load(path: Path, note: Callable[[str], object] = warnings.warn, client: str 
     of the client.
     """
     header, rows = _whole_rows(path, note)
-    frame = _frame(rows, header, header if header == SEED_COLUMNS else COLUMNS)
-    if client == ALL_CLIENTS and "Client" not in frame.columns:
-        return frame
-    known = frame["Client"] if "Client" in frame.columns else pandas.Series(None, index=frame.index, dtype=object)
-    single = known.notna() & (known != ALL_CLIENTS)
-    chosen = {ALL_CLIENTS: known.isna() | (known == client), EACH_CLIENT: single}.get(client, known == client)
-    if len(frame) and not chosen.any() and client != ALL_CLIENTS:
+    place = header.index("Client") if "Client" in header else None
+    clients = [NOT_APPLICABLE if place is None else row[place] for row in rows]
+    single = [name for name in dict.fromkeys(clients) if name not in OF_ALL]
+    chosen = {ALL_CLIENTS: OF_ALL, EACH_CLIENT: single}.get(client, [name for name in single if name == client])
+    if rows and not chosen:
         whose = "a single client, of several" if client == EACH_CLIENT else f"the client {client}"
-        names = ", ".join(dict.fromkeys(known[single])) or "none: each has one client, or was not measured"
+        names = ", ".join(single) or "none: each has one client, or was not measured"
         raise UsageError(f"{path} has no rows of {whose}\n  The clients of its rows: {names}.")
-    return frame[chosen].reset_index(drop=True)
+    rows = [row for row, name in zip(rows, clients, strict=True) if name in chosen]
+    return _frame(rows, header, header if header == SEED_COLUMNS else COLUMNS)
 
 
 def load_all(
@@ -366,7 +367,7 @@ def rows_after(path: Path, offset: int = 0) -> list[dict[str, str]]:
         )
     rows = (values_of(line) for line in lines if line)
     whole = [dict(zip(COLUMNS, row, strict=True)) for row in rows if why_torn(row, COLUMNS) is None]
-    return [row for row in whole if row["Client"] in (NOT_APPLICABLE, ALL_CLIENTS)]
+    return [row for row in whole if row["Client"] in OF_ALL]
 
 
 def rows_of_run(path: Path, run_id: str, note: Callable[[str], object]) -> tuple[tuple[str, ...], list[bytes]]:

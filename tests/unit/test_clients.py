@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from containernet_env.runs.keeper import Keeper
 from containernet_env.runs.sweep.design import design
 from tests.faults.simulated import Run, Simulation, on_machine
 from tests.unit.answers import closed_loop, open_loop, without_answers
+from tests.unit.report_rows import row, write
 
 MS = 10**6
 MEMBER = {"mem": "256m", "cpus": 1}
@@ -365,9 +367,11 @@ def test_rows_of_one_client_name_none(tmp_path: Path) -> None:
     run, status = run_of(tmp_path, WRITE, config={"clients": [{"site": "us"}]})
     assert (status, [row["Client"] for row in run.files.rows()]) == (0, ["-"])
     assert "startNs" not in run.machine.asked[0][1] and len(load(run.files.out)) == 1
-    for client in (EACH_CLIENT, "client-us"):
+    seed = write(tmp_path / "seed.csv", [row()], seed=True)
+    assert len(load(seed)) == 1
+    for out, client in product((run.files.out, seed), (EACH_CLIENT, "client-us")):
         with pytest.raises(UsageError, match=r"has no rows of .*\n .*: none: each has one client"):
-            load(run.files.out, client=client)
+            load(out, client=client)
 
 
 def test_a_client_that_ends_has_the_reason_in_its_row_and_the_others_keep_theirs(tmp_path: Path) -> None:
