@@ -439,35 +439,24 @@ class Follower:
                 one.benchmark.close()
 
     def _watch(self, followed: Sequence[_Followed], deaths_before: int, is_shown: bool) -> list[Answer]:
-        answers: dict[int, Answer] = {}
-        while True:
-            running = [number for number in range(len(followed)) if number not in answers]
-            if not followed[running[0]].benchmark.is_done(WATCH_INTERVAL_S):
-                self._look(followed, running, answers, deaths_before, is_shown)
-            for number in running:
-                if number not in answers and followed[number].benchmark.is_done(0.0):
-                    answers[number] = self._ended(followed[number])
-            if len(answers) == len(followed):
-                return [answers[number] for number in range(len(followed))]
+        while running := [one for one in followed if one.answer is None]:
+            if not running[0].benchmark.is_done(WATCH_INTERVAL_S):
+                self._look(followed, deaths_before, is_shown)
+            for one in running:
+                if one.answer is None and one.benchmark.is_done(0.0):
+                    one.answer = self._ended(one)
+        return [one.answer for one in followed if one.answer is not None]
 
-    def _look(
-        self,
-        followed: Sequence[_Followed],
-        running: Sequence[int],
-        answers: dict[int, Answer],
-        deaths_before: int,
-        is_shown: bool,
-    ) -> None:
+    def _look(self, followed: Sequence[_Followed], deaths_before: int, is_shown: bool) -> None:
         """One poll of those that run; what is given up has an answer then."""
-        seen = [one.benchmark.latest for one in followed]
-        if is_shown and any(followed[number].benchmark.running is not None for number in running):
-            known = [progress for progress in seen if progress is not None]
+        running = [one for one in followed if one.answer is None]
+        if is_shown and any(one.benchmark.running is not None for one in running):
+            known = [one.benchmark.latest for one in followed if one.benchmark.latest is not None]
             self._progress.scenario_progress(*(sum(getattr(one, of) for one in known) for of in ("done", "errors")))
         self._stop.check()
         deaths = self._target.cluster.deaths()
         self.report_deaths(deaths)
-        for number in running:
-            one = followed[number]
+        for one in running:
             course, progress = one.course, one.benchmark.running
             action = course.look(
                 clock.monotonic(),
@@ -484,7 +473,7 @@ class Follower:
             if action == "cancel":
                 clock.Thread(target=self._cancel, args=(one,), name="cancel", daemon=True).start()
             elif action == "abandon":
-                answers[number] = self._abandoned(one)
+                one.answer = self._abandoned(one)
 
     def _ended(self, one: _Followed) -> Answer:
         """The answer as received; if there is none because its host ended, one with that reason."""
@@ -540,6 +529,7 @@ class _Followed:
     course: Course
     standstill: str | None = None
     warned: bool = False
+    answer: Answer | None = None
 
     @property
     def host_ended(self) -> bool:
