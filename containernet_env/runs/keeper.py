@@ -121,8 +121,6 @@ class Keeper:
 
     def __post_init__(self) -> None:
         self.outcomes: list[ScenarioOutcome] = []
-        # Those of each client are lines of their own; there is a row for each.
-        self._lines: list[ScenarioOutcome] = []
         self.rows: list[dict[str, str]] = []
         # How many of the rows the results file has taken, and why it took no more.
         self._taken = 0
@@ -131,18 +129,22 @@ class Keeper:
         self._rescued: list[str] = []
         self._record_failed = False
 
+    @property
+    def _lines(self) -> list[ScenarioOutcome]:
+        """What has a row and a line of its own: of several clients each one's outcome, then that of all."""
+        return [each for outcome in self.outcomes for each in outcome.each]
+
     def keep(self, outcome: ScenarioOutcome, row_of: Callable[[ScenarioOutcome], dict[str, str]]) -> str | None:
         """Write its rows to disk, then add it to the run directory, then report it; see ``matrix.Leave``."""
         new = not self.outcomes or self.outcomes[-1].scheduled.key != outcome.scheduled.key
         if new:
             rows = [row_of(each) for each in outcome.each]
             self.outcomes.append(outcome)
-            self._lines += outcome.each
             self.rows += rows
         self._write_rows()
-        while self._recorded < len(self._lines):
+        while self._recorded < len(lines := self._lines):
             self._recorded += 1
-            self.record(self.directory.add_scenario, self._lines[self._recorded - 1])
+            self.record(self.directory.add_scenario, lines[self._recorded - 1])
         if new:
             self._progress.scenario_ended(outcome)
         return self._refused.reason if self._refused is not None else None
@@ -158,7 +160,7 @@ class Keeper:
             self.outcomes[index] = outcome
             first = sum(len(earlier.each) for earlier in self.outcomes[:index])
             for number, each in enumerate(outcome.each, start=first):
-                self._lines[number], self.rows[number] = each, row_of(each)
+                self.rows[number] = row_of(each)
         pairs = [(old, new) for old, new in zip(before, self.rows, strict=True) if old != new]
         try:
             self.results.amend(pairs)
