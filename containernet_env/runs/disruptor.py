@@ -77,28 +77,28 @@ class Faults:
 
     ``partition`` keeps sets of members apart, replacing an earlier partition, and ``heal`` ends it; all other hosts
     reach each other.
-    ``targets`` is what names stand for; ``links`` are the plan's, by their names; ``traced`` are all that have traces.
+    ``targets`` is what names stand for; ``links`` are the plan's, of which ``traced`` are those that have traces.
     ``links_at_once``: whether a change of a link takes effect when its call begins, as with the emulator, or when it
     returns. ``give_up`` receives why the testbed cannot be restored: no further measurement on it is possible then.
     """
 
     _net: TestbedNetwork
     _hosts: Mapping[str, TestbedHost]
-    _links: Mapping[str, Link]
+    _links: Sequence[Link]
     targets: Targets
     restart: Callable[[str, Callable[[], None], Broken], int]
     give_up: Callable[[str], None]
-    traced: Sequence[Link] = ()
 
     def __post_init__(self) -> None:
-        members = {link.a: link for link in self._links.values() if link.a in self.targets.members}
-        # By what events affect: the link, and its directions that are meant.
-        self._sides: dict[str, tuple[Link, tuple[str, ...]]] = {
-            **{name: (link, ("a_to_b", "b_to_a")) for name, link in {**self._links, **members}.items()},
-            **{f"{link.a}>{link.b}": (link, ("a_to_b",)) for link in self._links.values()},
-            **{f"{link.b}>{link.a}": (link, ("b_to_a",)) for link in self._links.values()},
-        }
-        self._changing = {name: clock.Lock() for name in self._links}
+        # By what events affect (a member, a link, one of its directions): the link, and its directions that are meant.
+        self._sides: dict[str, tuple[Link, tuple[str, ...]]] = {}
+        for link in self._links:
+            names = [link.name, *([link.a] if link.a in self.targets.members else [])]
+            self._sides |= dict.fromkeys(names, (link, ("a_to_b", "b_to_a")))
+            self._sides[f"{link.a}>{link.b}"] = link, ("a_to_b",)
+            self._sides[f"{link.b}>{link.a}"] = link, ("b_to_a",)
+        self.traced = [link for link in self._links if any(side.traces for side in link.spec.sides)]
+        self._changing = {link.name: clock.Lock() for link in self._links}
         self.links_at_once: bool = self._net.links_kind == "emulator"
         self.partition, self.heal = self._net.partition, self._net.heal
 

@@ -197,9 +197,8 @@ class Testbed(Target):
 
     @property
     def faults(self) -> Faults:
-        plan, links = self.plan, {link.name: link for link in self.plan.links}
-        traced = [link for link in plan.links if link.spec.a_to_b.traces or link.spec.b_to_a.traces]
-        return Faults(self.net, self.hosts, links, Targets.of(plan.config), self._restart_member, self.fail, traced)
+        targets = Targets.of(self.plan.config)
+        return Faults(self.net, self.hosts, self.plan.links, targets, self._restart_member, self.fail)
 
     def _restart_member(self, name: str, ready: Callable[[], None], broken: Broken) -> int:
         """Restart a killed member; return the moment at which it was resumed.
