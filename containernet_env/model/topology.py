@@ -206,6 +206,10 @@ class Topology:
         """Propagation plus a probe's serialization at every hop: switches store and forward frames."""
         return self.rtt(a, b).expected_ns
 
+    def expected_way_ns(self, a: str, b: str) -> int:
+        """The part of the expected RTT that is from ``a`` to ``b``."""
+        return sum(self._one_way_ns(a, b))
+
     def rtt(self, a: str, b: str) -> RttExpectation:
         """Both figures for one pair."""
         (there_ns, sent_ns), (back_ns, answered_ns) = self._one_way_ns(a, b), self._one_way_ns(b, a)

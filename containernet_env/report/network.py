@@ -15,7 +15,7 @@ from typing import Any
 
 from containernet_env.base.units import format_duration, format_ms
 from containernet_env.model.link import DirectionSpec, LinkSpec
-from containernet_env.model.topology import PROBE_FRAME_BYTES, Host, Topology
+from containernet_env.model.topology import Host, Topology
 
 CHARACTER, LINE = 7.3, 16
 """Pixels of a character and of a line of the pictures' font: no monospaced one is wider at 12 px (page.css)."""
@@ -165,21 +165,17 @@ def groups_of(topology: Topology, *, by_role: bool = False) -> list[Group]:
 
     ``by_role``: as a graph shows them, clients apart, and together only if there are many hosts.
     """
-    together = len(topology.hosts) > MOST_HOSTS or (len(topology.switches) > 1 and not by_role)
-    links = {link.a: link for link in topology.links} | {link.b: link for link in topology.links}
+    by_switch = len(topology.switches) > 1 and not by_role
+    together = by_switch or len(topology.hosts) > MOST_HOSTS
+    links = {link.a: link for link in topology.links}
     found: dict[Any, list[Host]] = {}
     for host in topology.hosts:
         link = links[host.name]
-        key = (link.a if link.b == host.name else link.b, link.spec, host.role if by_role else "")
+        key = (link.b, link.spec, host.role if by_role else "")
         found.setdefault(key if together else (*key, host.name), []).append(host)
     on = [switch for switch, *_ in found]
     return [
-        Group(
-            switch if len(topology.switches) > 1 and not by_role and on.count(switch) == 1 else _names(hosts),
-            switch,
-            spec,
-            tuple(hosts),
-        )
+        Group(switch if by_switch and on.count(switch) == 1 else _names(hosts), switch, spec, tuple(hosts))
         for (switch, spec, *_), hosts in found.items()
     ]
 
@@ -199,13 +195,9 @@ def matrix_of(topology: Topology, measured: Measured | None = None) -> Matrix:
             if pairs:
                 expected_ns = topology.expected_rtt_ns(*pairs[0])
                 values = [value for pair in pairs for value in (measured or {}).get(frozenset(pair), ())]
-                there_ns = _way_ns(topology, *pairs[0])
+                there_ns = topology.expected_way_ns(*pairs[0])
                 cells[a, b] = Cell(expected_ns, there_ns, median(values) if values else None)
     return Matrix(groups, cells)
-
-
-def _way_ns(topology: Topology, a: str, b: str) -> int:
-    return sum(hop.delay_ns + hop.serialization_ns(PROBE_FRAME_BYTES) for hop in topology.path(a, b))
 
 
 def _ms(value_ns: float) -> str:
@@ -214,7 +206,7 @@ def _ms(value_ns: float) -> str:
 
 
 def _words(direction: DirectionSpec) -> list[str]:
-    """What a picture says of a direction: its delay, and what else of it is unusual, shortly."""
+    """A direction as a picture shows it: its delay, and its bandwidth, jitter and loss where it has them."""
     delay = format_duration(direction.delay_ns)
     found = [delay if len(delay) < 8 else f"{_ms(direction.delay_ns)}ms"]
     words = direction.words
@@ -246,14 +238,14 @@ def places_of(topology: Topology) -> list[complex]:
     """The switches as points whose distances are like the delays between them, the longest extent from left to right.
 
     Metric multidimensional scaling by majorization (de Leeuw, "Convergence of the majorization method for
-    multidimensional scaling", 1988) from a circle; the distances are delays one way, the mean of both, or links where
-    nothing takes time.
+    multidimensional scaling", 1988) from a circle; the distances are delays there and back, or links where nothing
+    takes time.
     """
     names = [switch.name for switch in topology.switches]
-    distances = [[float(_between(topology, a, b)) for b in names] for a in names]
+    distances = [[topology.rtt(a, b).propagation_ns for b in names] for a in names]
     if not any(map(any, distances)):
-        distances = [[float(len(topology.path(a, b))) for b in names] for a in names]
-    longest = max(map(max, distances)) or 1.0
+        distances = [[len(topology.path(a, b)) for b in names] for a in names]
+    longest = max(map(max, distances)) or 1
     of = len(names)
     at = [cmath.rect(0.5, -2 * cmath.pi * place / of) for place in range(of)]
     for _ in range(20_000 // of):
@@ -271,10 +263,6 @@ def places_of(topology: Topology) -> list[complex]:
     at = [complex(round((point * turn).real, 6), round((point * turn).imag, 6)) for point in at]
     # The first switch is on the left, and above.
     return [complex(p.real * (-1 if at[0].real > 0 else 1), p.imag * (-1 if at[0].imag > 0 else 1)) for p in at]
-
-
-def _between(topology: Topology, a: str, b: str) -> int:
-    return sum(hop.delay_ns for way in ((a, b), (b, a)) for hop in topology.path(*way)) // 2
 
 
 def apart(boxes: Sequence[Box], gap_x: float, gap_y: float, links: Sequence[Ends] = ()) -> list[Box]:
@@ -348,7 +336,7 @@ def graph(topology: Topology) -> Picture:
     groups = groups_of(topology, by_role=True)
     of_switch = [[group for group in groups if group.switch == name] for name in names]
     sizes = [_size(name, own) for name, own in zip(names, of_switch, strict=True)]
-    between = [link for link in topology.links if link.a in names and link.b in names]
+    between = topology.between
     ends = [(names.index(link.a), names.index(link.b)) for link in between]
     boxes, texts, labels = _placed([link.spec for link in between], ends, places_of(topology), sizes)
     titles = [_all_words(link.a, link.b, link.spec) for link in between]
