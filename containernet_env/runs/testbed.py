@@ -185,14 +185,14 @@ class Testbed(Target):
     @property
     def server_connection(self) -> UnixConnection:
         """The only route to the first client's benchmark server; once its host is up."""
-        return self._connection_to(self.plan.config.clients[0].name)
+        return self._connection_to(self.client_host.name)
 
     def _connection_to(self, client: str) -> UnixConnection:
         return UnixConnection(client, SERVER_SOCKET, self.hosts[client].pid)
 
     def loader(self, client: str | None) -> Loader:
         """See ``Target``."""
-        name = client or self.plan.config.clients[0].name
+        name = client or self.client_host.name
         return self.hosts[name], self._servers[name]
 
     @property
@@ -461,12 +461,12 @@ class Testbed(Target):
 
     def _reach_server(self) -> None:
         self._during = "before the first scenario"
+        common = self._trust.request if self._trust else {}
         for client in self.plan.config.clients:
-            common = self._trust.request if self._trust else {}
             self._servers[client.name] = BenchmarkServer(self._connection_to(client.name), common)
         for server in self._servers.values():
             server.wait_ready(SERVER_TIMEOUT_S, self._broken)
-        self.server = self._servers[self.plan.config.clients[0].name]
+        _, self.server = self.loader(None)
 
     def _on_engine_end(self, state: str) -> None:
         names = ", ".join(name for name, host in list(self.hosts.items()) if host.alive)
