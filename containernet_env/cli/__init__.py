@@ -94,7 +94,7 @@ of_client = click.option(
     show_default=True,
     metavar="NAME",
     help="Of runs with several clients the rows of this one; all: those of all together; each: those of every one, "
-    "told apart by the column Client.",
+    "which differ in the column Client.",
 )
 
 

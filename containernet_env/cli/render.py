@@ -15,9 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from containernet_env.base.units import describe_size, format_duration, format_ms, format_number, format_size
-from containernet_env.cli.terminal import table
+from containernet_env.cli.terminal import clients_text, table
 from containernet_env.config.plan import HostPlan, Plan
-from containernet_env.model.config import Config
 from containernet_env.model.link import LinkSpec
 from containernet_env.model.names import listed
 from containernet_env.model.proof import directions_text
@@ -33,19 +32,14 @@ from containernet_env.stores.kinds import KINDS
 _INDENT = 2
 
 
-def clients_text(config: Config) -> str:
-    """What makes the load."""
-    return "the client" if len(config.clients) == 1 else f"{len(config.clients)} clients"
-
-
 def render_topology(plan: Plan, console: Console, *, links: bool = True) -> None:
     """Print the output of `check`: hosts and limits, links with further settings, expected RTTs, etcd's timing."""
-    members, places = len(plan.config.nodes), len(plan.switches)
-    where = f"{_at(plan)[0]} {places} {_at(plan)[1]}" if places > 1 else f"on {plan.switches[0].name}"
+    members, places, clients = len(plan.config.nodes), len(plan.switches), clients_text(len(plan.config.clients))
+    on, kind = ("at", "sites") if plan.config.sites else ("on", "switches")
+    where = f"{on} {places} {kind}" if places > 1 else f"on {plan.switches[0].name}"
     _say(
         console,
-        f"{plan.config.path}: {members} member{'s' if members > 1 else ''} and {clients_text(plan.config)} {where}, "
-        f"{plan.config.subnet}",
+        f"{plan.config.path}: {members} member{'s' if members > 1 else ''} and {clients} {where}, {plan.config.subnet}",
     )
     render_section(console, "Hosts", _hosts_table(plan))
     title = f"Expected RTT in ms: delays there and back, and a probe of {PROBE_FRAME_BYTES} bytes at each rate"
@@ -54,9 +48,9 @@ def render_topology(plan: Plan, console: Console, *, links: bool = True) -> None
     if links and any(_says_more(host.link) for host in plan.config.hosts):
         render_section(console, "Links", _links_table(plan.links))
     elif links and places > 1:
-        render_section(console, f"Links between {_at(plan)[1]}", _links_table(plan.topology.between))
+        render_section(console, f"Links between {kind}", _links_table(plan.topology.between))
     if places > 1:
-        render_section(console, f"Paths between {_at(plan)[1]}", *_paths(plan.topology))
+        render_section(console, f"Paths between {kind}", *_paths(plan.topology))
     lines = [plan.timing.long, f"data on {plan.config.etcd.data}"]
     if plan.config.etcd.leader is not None:
         lines.append(f"leadership is moved to {plan.config.etcd.leader} before each scenario")
@@ -114,11 +108,6 @@ def _says_more(link: LinkSpec) -> bool:
     return link.a_to_b != link.b_to_a or any(set(side.words) - {"delay", "bandwidth"} for side in link.sides)
 
 
-def _at(plan: Plan) -> tuple[str, str, str]:
-    """In words: at its sites, or on its switches; the heading of a host's."""
-    return ("at", "sites", "site") if plan.config.sites else ("on", "switches", "switch")
-
-
 _MOST_PATHS = 60
 
 
@@ -130,27 +119,27 @@ def _paths(topology: Topology) -> Iterator[Table | str]:
     shown = [hops for (a, b), hops in paths.items() if a < b or not _is_back(hops, paths.get((b, a)))]
     if shown:
         yield f"by the {'fewest links' if topology.is_direct else 'least delay'}; the others have a link of their own:"
-        yield _paths_table([((), hops) for hops in shown[:_MOST_PATHS]])
+        yield from _first_paths([((), hops) for hops in shown])
     else:
         yield "all have a link of their own"
-    if len(shown) > _MOST_PATHS:
-        yield f"and {len(shown) - _MOST_PATHS} more"
     if topology.reroutes:
         yield "while a link is down, frames take the best path without it (reroute):"
         down = [((link.name,), topology.hops(link.a, link.b, [link.name])) for link in topology.between]
-        yield _paths_table(down[:_MOST_PATHS], "down")
+        yield from _first_paths(down, "down")
     else:
         yield "while a link is down, frames that would take it are lost"
 
 
-def _paths_table(paths: Iterable[tuple[Sequence[str], Sequence[Hop]]], *headings: str) -> Table:
-    """Paths, each with more cells before it; one of a single link is where there is no other way."""
+def _first_paths(paths: Sequence[tuple[Sequence[str], Sequence[Hop]]], *headings: str) -> Iterator[Table | str]:
+    """At most ``_MOST_PATHS``, each with more cells before it; one of a single link is where there is no other way."""
     shown = table(*headings, "from", "to", "over", ">delay")
-    for cells, hops in paths:
+    for cells, hops in paths[:_MOST_PATHS]:
         over, delay = " ".join(hop.receiver for hop in hops[:-1]), sum(hop.spec.delay_ns for hop in hops)
         there = (over, format_duration(delay)) if over else ("no other way", "lost")
         shown.add_row(*cells, hops[0].sender, hops[-1].receiver, *there)
-    return shown
+    yield shown
+    if len(paths) > _MOST_PATHS:
+        yield f"and {len(paths) - _MOST_PATHS} more"
 
 
 def _is_back(hops: Sequence[Hop], others: Sequence[Hop] | None) -> bool:
@@ -161,12 +150,12 @@ def _is_back(hops: Sequence[Hop], others: Sequence[Hop] | None) -> bool:
 
 
 def _hosts_table(plan: Plan) -> Table:
-    sites = [_at(plan)[2]] * bool(plan.config.sites or plan.config.switches)
-    shown = table("host", *sites, "address", ">cpus", ">memory", ">bandwidth", ">delay")
+    places = ["site"] * bool(plan.config.sites) or ["switch"] * bool(plan.config.switches)
+    shown = table("host", *places, "address", ">cpus", ">memory", ">bandwidth", ">delay")
     for node in plan.config.hosts:
         shown.add_row(
             node.name,
-            *[node.site or node.switch or ""] * len(sites),
+            *[node.site or node.switch or ""] * len(places),
             f"{node.ip}",
             "unlimited" if node.cpus is None else format_number(node.cpus),
             "unlimited" if node.memory_bytes is None else describe_size(node.memory_bytes),

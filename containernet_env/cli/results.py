@@ -18,6 +18,7 @@ from containernet_env.base.units import format_number
 from containernet_env.cli import FILE, RUN, SHARE, of_client
 from containernet_env.cli.output import plain
 from containernet_env.cli.terminal import (
+    clients_text,
     milliseconds_text,
     name_text,
     plain_console,
@@ -330,11 +331,10 @@ def _header(manifest: Manifest | None) -> list[str]:
 
     plan, links, store, repeats = manifest.plan, manifest.links, manifest.store, manifest.repeats
     members = [host for host in plan["hosts"] if host["role"] != "benchmark"]
-    clients = len(plan["hosts"]) - len(members)
-    clients_text = f"{clients} clients" if clients > 1 else "the client"
+    clients = clients_text(len(plan["hosts"]) - len(members))
     lines = [
         f"began {manifest.began}",
-        f"{plan['config']['path']}: {len(members)} members and {clients_text}, config {manifest.config_hash}",
+        f"{plan['config']['path']}: {len(members)} members and {clients}, config {manifest.config_hash}",
     ]
     if repeats is not None:
         differing = ", ".join(item.name for item in repeats.differences if item.matters)

@@ -314,6 +314,11 @@ def result_table(outcomes: Sequence[ScenarioOutcome]) -> Table:
     return made
 
 
+def clients_text(count: int) -> str:
+    """What makes the load."""
+    return "the client" if count == 1 else f"{count} clients"
+
+
 def name_text(scenario: str, repetition: int, attempt: int) -> str:
     """A scenario's name, with its repetition and attempt from the second on."""
     name = scenario if repetition == 1 else f"{scenario} #{repetition}"

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,17 @@ def test_many_hosts_are_summed_up_instead_of_a_wide_matrix(tmp_path):
     path.write_text(json.dumps({"nodes": nodes, "rtt": {"eu>us": "40ms", "us>eu": "35ms"}}))
     lines = [line.split() for line in answer("check", path, path=path).splitlines()]
     assert ["eu", "us", "75.000", "40.000", "35.000"] in lines
+
+
+def test_of_many_paths_the_first_are_shown_and_the_others_counted(tmp_path):
+    names = [f"s{number}" for number in range(62)]
+    links = dict.fromkeys((f"{a}-{b}" for a, b in pairwise([*names, names[0]])), "1ms")
+    node = {"switch": "s0", "mem": "64m", "cpus": 1, "bandwidth": "unlimited", "link_delay": "0s"}
+    path = tmp_path / "ring.json"
+    path.write_text(json.dumps({"switches": names, "links": links, "reroute": True, "nodes": [node]}))
+    _, shown = answer("check", path, path=path).split("Paths between switches")
+    first, down = shown.split("while a link is down")
+    assert re.search(r"\n  and \d{4} more\n", first) and "\n  and 2 more\n" in down
 
 
 def test_a_plan_fits_a_narrow_terminal():
