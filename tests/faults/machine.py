@@ -683,9 +683,10 @@ class Machine:
         self.emulator: Emulator | None = None
         self.prober: Process | None = None
         self.loads_of: dict[int, Load] = {}  # by the pid of the server below which it runs
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.benchmarks: list[tuple[str, dict[str, Any]]] = []
+        """All requests for a benchmark: the name of the client's host, and the body."""
         self.late: dict[str, str] = {}
-        """By the name of a client whose loads are ready too late, what it then says."""
+        """By the name of a client whose loads are ready too late, the reason that it reports."""
         self.connections: dict[int, Connection] = {}
         self.wall_offset_ns = 0
         self.no_threads = False
@@ -810,7 +811,7 @@ class Machine:
             return 200, {}
         if path.startswith(contract.PATHS["result"]):
             return 404, {"error": "no such benchmark"}
-        self.asked.append((self.name_of(server), dict(body)))
+        self.benchmarks.append((self.name_of(server), dict(body)))
         if (late := self.late.get(self.name_of(server))) is not None:
             never = without_answers(_report(), 0) | {"began_ns": None, "total_s": 0.0, "reason": late, "requests": 120}
             return 500, {"error": late, "result": never}

@@ -497,10 +497,12 @@ EVENTS = [
 
 
 def events_of_sites(folder: Path, seed: int) -> tuple[str, list[dict[str, str]], list[dict[str, Any]], list[str]]:
-    """A run on three sites with events: what is printed, its rows and what was done; and what the emulator was told,
-    of links their delays in ms."""
+    """A run on three sites with events: its output, its rows, its disruptions, and the emulator's requests meanwhile.
+
+    A request has its operation, name and values; of links the delays in ms.
+    """
     simulation = Simulation(seed, config=json.dumps(SITES))
-    run, asked = Run(simulation, folder), list[str]()
+    run, requests = Run(simulation, folder), list[str]()
     held = json.loads(run.files.scenarios.read_text())
     block = held["scenarios"][0] | {"target": "cluster", "events": EVENTS}
     run.files.scenarios.write_text(json.dumps({**held, "scenarios": [block]}))
@@ -510,7 +512,7 @@ def events_of_sites(folder: Path, seed: int) -> tuple[str, list[dict[str, str]],
         if run.happened["scenario_began"] and not run.happened["scenario_ended"] and op not in ("stats", "read_link"):
             given = [value for value in fields.values() if value is not None]
             values = [value["delay_ns"] // 10**6 if op == "set_link" else value for value in given]
-            asked.append(" ".join([op, name, *map(str, values)]).replace("'", ""))
+            requests.append(" ".join([op, name, *map(str, values)]).replace("'", ""))
         return carry_out_request(emulator, op, name, **fields)
 
     def followed() -> None:
@@ -522,7 +524,7 @@ def events_of_sites(folder: Path, seed: int) -> tuple[str, list[dict[str, str]],
     simulation.run(followed)
     simulation.machine.close()
     (path,) = run.files.runs.glob("*/disruptions.jsonl")
-    return run.said, run.files.rows(), [json.loads(line) for line in path.read_text().splitlines()], asked
+    return run.said, run.files.rows(), [json.loads(line) for line in path.read_text().splitlines()], requests
 
 
 class _NobodyThere(Exception):

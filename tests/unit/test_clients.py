@@ -341,14 +341,14 @@ def test_one_run_of_two_clients_leaves_their_rows_and_those_of_all(tmp_path: Pat
     ]
     assert len({row["ScenarioHash"] for row in rows}) == 2 and len({row["ConfigHash"] for row in rows}) == 1
     # Each client loads for itself, from one moment on, and reads the member that is nearest to it.
-    asked: dict[int, dict[str, Any]] = {}
-    for name, body in run.machine.asked:
-        asked.setdefault(body["startNs"], {})[name] = body["total"], body.get("targetMember")
-    assert [*asked.values()] == [
+    by_start: dict[int, dict[str, Any]] = {}
+    for name, body in run.machine.benchmarks:
+        by_start.setdefault(body["startNs"], {})[name] = body["total"], body.get("targetMember")
+    assert [*by_start.values()] == [
         {"client-eu": (120, None), "client-us": (120, None)},
         {"client-eu": (120, "10.0.0.1:2379"), "client-us": (60, "10.0.0.3:2379")},
     ]
-    assert [line["load"]["began_ns"] for line in record] == [start for start in asked for _ in range(3)]
+    assert [line["load"]["began_ns"] for line in record] == [start for start in by_start for _ in range(3)]
     assert [line["client"] for line in record] == ["client-eu", "client-us", "all"] * 2
     of_one, _, of_all = (decode(line["load"]["response_time"]["histogram"]).total for line in record[:3])
     assert of_all == 2 * of_one
@@ -366,7 +366,7 @@ def test_one_run_of_two_clients_leaves_their_rows_and_those_of_all(tmp_path: Pat
 def test_rows_of_one_client_name_none(tmp_path: Path) -> None:
     run, status = run_of(tmp_path, WRITE, config={"clients": [{"site": "us"}]})
     assert (status, [row["Client"] for row in run.files.rows()]) == (0, ["-"])
-    assert "startNs" not in run.machine.asked[0][1] and len(load(run.files.out)) == 1
+    assert "startNs" not in run.machine.benchmarks[0][1] and len(load(run.files.out)) == 1
     seed = write(tmp_path / "seed.csv", [row()], seed=True)
     assert len(load(seed)) == 1
     for out, client in product((run.files.out, seed), (EACH_CLIENT, "client-us")):

@@ -80,14 +80,14 @@ def test_a_run_is_struck_anywhere(fault: str, preempt: float, tmp_path: Path) ->
 
 def test_events_of_sites_and_pairs(tmp_path: Path) -> None:
     def run(folder: Path, seed: int) -> None:
-        said, (row,), done, asked = events_of_sites(folder, seed)
+        said, (row,), done, requests = events_of_sites(folder, seed)
         assert row["EventsDone"] == (
             "partition eu | us asia at 0.300 s; heal eu | us asia at 1.500 s; delay eu>us at 1.800 s; "
             "link down eu-us at 1.900 s; reset eu>us at 2.100 s; link up eu-us at 2.200 s"
         )
         between = {item["verb"]: item["apart"] for item in done if item["apart"]}
         assert between == {"partition": [[["etcd1"], ["etcd2", "etcd3"]]]}
-        assert asked == [
+        assert requests == [
             *("partition  [[etcd1-eth0], [etcd2-eth0, etcd3-eth0]]", "heal "),
             *("set_link eu-us 20 1", "link_state eu-us False"),
             *("set_link eu-us 1 1", "link_state eu-us True", "set_link eu-us 1 1"),

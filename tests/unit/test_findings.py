@@ -319,7 +319,7 @@ ENDS_ONE_OF_FIVE = {
     "sets that one of them is healed of": [parted(), heal("1", 100, target="eu", number=2)],
     "sets beside a later partition": [parted(), partition("1", 10, number=2), heal("1", 20, number=2, cause="for")],
     "a link between sites that is down": [carried("link_down", "", 0, **PAIR)],
-    "the same where nobody is known to lead": [carried("link_down", "", 0, leader=None, **PAIR)],
+    "the same where the leader is unknown": [carried("link_down", "", 0, leader=None, **PAIR)],
     "a site's link that takes the timeout there and back": [delay("", 0, 500 * MS, **BOTH)],
     "its two directions at different times": [
         delay("", 0, 600 * MS, **ONE_WAY), delay("", 100, 400 * MS, number=2, members=("us>eu",))

@@ -254,10 +254,10 @@ class Control(LinkEmulator):
     def __init__(self) -> None:
         super().__init__(None, lambda kind, text: None)
         self.fake = fakes.FakeEmulator()
-        self.asked: list[str] = []
+        self.operations: list[str] = []
 
     def request(self, op: str, deadline_s: float = 5.0, **fields: Any) -> Any:
-        self.asked.append(op)
+        self.operations.append(op)
         return SimpleNamespace(at_ns=1, result=self.fake.carry_out(op, **fields))
 
 
@@ -275,7 +275,7 @@ def test_a_link_loads_its_traces_once_and_follows_them_until_it_is_told_otherwis
     rate, delay = (trace_name(spec.a_to_b.traces[field]) for field in ("rate_bps", "delay_ns"))
     assert [part["more"] for part in emulator.fake.traces[delay]] == [True, True, False]
     assert [ns for part in emulator.fake.traces[delay] for ns in part["times_ns"]] == [*range(0, 45_000 * S, S)]
-    assert emulator.asked.count("add_trace") == 4
+    assert emulator.operations.count("add_trace") == 4
     held = emulator.fake.links["d1-s1"]["a_to_b"]
     assert (held["delay_ns"], held["rate_bps"]) == (20 * MS, 10 * MBIT)  # until it follows them
     link.follow(5)
