@@ -22,13 +22,7 @@ from containernet_env.config.topologies import load_config
 from containernet_env.model.dilation import emulated, emulated_outcome, slowed
 from containernet_env.model.disruption import Disruption, Disruptions, ExecutedEvent
 from containernet_env.model.findings import Finding
-from containernet_env.model.link import (
-    CoDel,
-    DirectionSpec,
-    IndependentLoss,
-    Jitter,
-    LinkSpec,
-)
+from containernet_env.model.link import CoDel, DirectionSpec, IndependentLoss, Jitter, LinkSpec
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario, ScheduledScenario, Warmup
 from containernet_env.model.usage import (

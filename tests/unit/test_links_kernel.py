@@ -13,14 +13,7 @@ import pytest
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.hosts import netns
-from containernet_env.model.link import (
-    CoDel,
-    DirectionSpec,
-    GilbertElliottLoss,
-    IndependentLoss,
-    Jitter,
-    LinkSpec,
-)
+from containernet_env.model.link import CoDel, DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
 from containernet_env.network import kernel
 from containernet_env.network.interface import Interface
 from containernet_env.network.link import check_held

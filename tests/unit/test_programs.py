@@ -139,7 +139,7 @@ def test_an_image_is_called_by_its_program(program: Path, tmp_path: Path, monkey
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded"
 CRASHES = dict(re.findall(r"^== (\w+)\n((?:(?!== ).*\n)*)", (RECORDED / "go_crashes.txt").read_text(), re.MULTILINE))
-TOLD = {
+REASONS = {
     "nil": "panic: runtime error: invalid memory address or nil pointer dereference",
     "error": "panic: read the TAP: file descriptor in bad state",
     "lines": "panic: two",
@@ -155,16 +155,16 @@ TOLD = {
 }
 
 
-def test_a_crash_of_a_go_program_is_told_by_its_first_line() -> None:
+def test_a_crash_of_a_go_program_is_described_by_its_first_line() -> None:
     before = "link-emulator: port d1: queue is full\nruntime: mlock of signal stack failed: 12\nstarted\n"
     assert {name: ending(2, before + crash) for name, crash in CRASHES.items()} == {
-        name: f"exit status 2: {told}" for name, told in TOLD.items()
+        name: f"exit status 2: {reason}" for name, reason in REASONS.items()
     }
-    assert {name: last_words(crash.replace("\n", "\r\n")) for name, crash in CRASHES.items()} == TOLD
+    assert {name: last_words(crash.replace("\n", "\r\n")) for name, crash in CRASHES.items()} == REASONS
 
 
 @pytest.mark.parametrize(
-    ("status", "log", "told"),
+    ("status", "log", "reason"),
     [
         (1, "one\nlisten tcp :8080:\t address in use\n\n", "exit status 1: listen tcp :8080: address in use"),
         (1, "a panic: no\nfine\n", "exit status 1: fine"),
@@ -174,8 +174,8 @@ def test_a_crash_of_a_go_program_is_told_by_its_first_line() -> None:
         (134, "panic: no room\n\ngoroutine 1 [running]:\n", "killed by SIGABRT, panic: no room"),
     ],
 )
-def test_any_other_program_is_told_by_its_last_line(status: int, log: str, told: str) -> None:
-    assert ending(status, log) == told
+def test_any_other_program_is_described_by_its_last_line(status: int, log: str, reason: str) -> None:
+    assert ending(status, log) == reason
     assert len(ending(1, "x" * 5000)) < 400
 
 

@@ -1,4 +1,4 @@
-"""What logs of members tell: warnings of a scenario by kind, and why one ended.
+"""What logs of members show: warnings of a scenario by kind, and why one ended.
 
 On lines as each store writes them; the logs in tests/recorded/etcd are of etcd 3.7.3 with the project's log format.
 """
@@ -175,14 +175,14 @@ WHY = {
     # etcd's warnings of every start are no reason.
     ("sigkill", True): "",
     ("oom", True): "",
-    # Had it been killed after its disk was full, the error were worth telling, but not as the reason.
+    # Had it been killed after its disk was full, the error would be worth a mention, but not as the reason.
     ("disk-full", True): "last fatal: failed to commit tx: write /data/e/member/snap/db: no space left on device",
 }
 SLOW = '2026-11-22T02:18:20.1Z\twarn\ttxn/util.go:93\tapply request took too long\t{"took": "302ms"}\n'
 NO_ETCD = "/usr/local/bin/wait-at-gate: 24: exec: etcd: not found"
 
 
-def test_why_an_etcd_member_ended_is_told_by_its_log() -> None:
+def test_why_an_etcd_member_ended_is_found_in_its_log() -> None:
     logs = {name: (RECORDED / "etcd" / f"{name}.log").read_text() for name, _ in WHY}
     assert {(name, killed): etcd.LOG.last_words(logs[name], killed) for name, killed in WHY} == WHY
     # Of a member that was killed, a warning after its start.
