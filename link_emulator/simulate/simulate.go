@@ -197,8 +197,21 @@ func (s *simulation) warmUp(atNS int64, count uint32) {
 			host.Send(probe.WarmupFrame(s.addresses[next], s.addresses[i], s.number, count), atNS)
 		}
 	}
-	if cold || s.busy() {
-		s.At(atNS+s.WarmupIntervalUS*1000, func(atNS int64) { s.warmUp(atNS, count+1) })
+	if !cold { // as a control operation: between two frames
+		s.Loop.Post(func(nowNS int64) { s.begin(nowNS, count) })
+		return
+	}
+	s.warmUpAgain(atNS, count)
+}
+
+func (s *simulation) warmUpAgain(atNS int64, count uint32) {
+	s.At(atNS+s.WarmupIntervalUS*1000, func(atNS int64) { s.warmUp(atNS, count+1) })
+}
+
+// begin begins the measurement, or goes on with the warm-up.
+func (s *simulation) begin(atNS int64, count uint32) {
+	if s.busy() {
+		s.warmUpAgain(atNS, count)
 		return
 	}
 	s.Fabric.Reset(atNS)
