@@ -103,7 +103,7 @@ class _PathDelays:
 
 
 _PathsDelays = Mapping[_Pair, _PathDelays | None]
-_Arrivals = Mapping[str, Sequence[tuple[float, _Pair]]]
+_Arrivals = Mapping[str, tuple[Sequence[float], Sequence[_Pair]]]
 """When the frames that show delays reach each direction with a rate, as configured, and of which path they are."""
 
 
@@ -114,7 +114,7 @@ def _path_delays(gate: Measured) -> _PathsDelays:
     for pair, stream in plan.delays.items():
         for hop, way_ns in _limited(plan.paths[pair]):
             arrivals.setdefault(hop.name, []).extend((at + way_ns, pair) for at in gate.times[stream].sent_ns)
-    ordered = {name: sorted(of) for name, of in arrivals.items()}
+    ordered = {name: ([at for at, _ in sorted(of)], [pair for _, pair in sorted(of)]) for name, of in arrivals.items()}
     return {pair: _delays_of(gate, pair, ordered) if pair in plan.delays else None for pair in plan.paths}
 
 
@@ -127,23 +127,27 @@ def _limited(path: Sequence[Hop]) -> Iterator[tuple[Hop, int]]:
         way_ns += path_ns((hop,))
 
 
-def _meets(gate: Measured, pair: _Pair, sent_ns: int, arrivals: _Arrivals) -> bool:
-    """Whether a frame reaches a direction while that sends one of another path, and so waits for it.
+def _met(gate: Measured, pair: _Pair, arrivals: _Arrivals) -> Callable[[int], bool]:
+    """Whether a frame sent at a time reaches a direction while that sends one of another path, and so waits for it.
 
     Where there is jitter, directions that send a frame within the noise do not count.
     """
     path, noise_ns = gate.plan.paths[pair], gate.allowed.noise_ns
+    places = []
     for hop, way_ns in _limited(path):
         takes_ns = hop.spec.serialization_ns(PROBE_FRAME_BYTES)
-        if jitter_reach_ns(path) and takes_ns <= noise_ns:
-            continue
-        near_ns = min(noise_ns, takes_ns) + min(_brought_ns(gate.plan, hop), takes_ns)
-        at, others = float(sent_ns + way_ns), arrivals[hop.name]
-        first = bisect_left(others, at - takes_ns - near_ns, key=lambda other: other[0])
-        last = bisect_right(others, at + near_ns, key=lambda other: other[0])
-        if any(other != pair for _, other in others[first:last]):
-            return True
-    return False
+        if takes_ns > noise_ns or not jitter_reach_ns(path):
+            near_ns = min(noise_ns, takes_ns) + min(_brought_ns(gate.plan, hop), takes_ns)
+            places.append((*arrivals[hop.name], way_ns - takes_ns - near_ns, way_ns + near_ns))
+
+    def meets(sent_ns: int) -> bool:
+        return any(
+            other != pair
+            for times, pairs, begin_ns, end_ns in places
+            for other in pairs[bisect_left(times, sent_ns + begin_ns) : bisect_right(times, sent_ns + end_ns)]
+        )
+
+    return meets
 
 
 def _brought_ns(plan: GatePlan, hop: Hop) -> int:
@@ -163,10 +167,11 @@ def _delays_of(gate: Measured, pair: _Pair, arrivals: _Arrivals) -> _PathDelays 
     """
     path, stream, allowed = gate.plan.paths[pair], gate.plan.delays[pair], gate.allowed
     expected_ns, reach_ns = path_ns(path), jitter_reach_ns(path)
+    meets = _met(gate, pair, arrivals)
     came = [
         (at, delay)
         for at, delay in zip(gate.times[stream].sent_ns, gate.times[stream].delay_ns, strict=True)
-        if delay >= 0 and not _meets(gate, pair, at, arrivals)
+        if delay >= 0 and not meets(at)
     ]
     if len(came) < SAMPLES_MIN:
         return None
@@ -416,9 +421,10 @@ def _pace(gate: Measured, hop: Hop, jitter: Jitter, paths: Sequence[_Path], nois
     """
     lag_ns = _LAG * jitter.held_correlation_ns
     series = sorted(
-        (at + delay_ns(before(hops, hop.name)), off - statistics.fmean(of for _, of in path.kept), number)
+        (at + way_ns, off - mean_ns, number)
         for number, (hops, path) in enumerate(paths)
         if len(path.kept) > 1
+        for way_ns, mean_ns in [(delay_ns(before(hops, hop.name)), statistics.fmean(of for _, of in path.kept))]
         for at, off in path.kept
     )
     changes, later = [], 1
