@@ -11,7 +11,7 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from ipaddress import IPv4Address
 from typing import Any
 
@@ -119,9 +119,12 @@ def _routes(plan: GatePlan) -> dict[str, dict[str, str]]:
     return routes
 
 
+_binary = cache(default_binary)  # its sources are read to find it
+
+
 @lru_cache(maxsize=32)
 def _simulate(request: str) -> tuple[Times, ...]:
-    done = subprocess.run([default_binary(), "simulate"], input=request, capture_output=True, text=True, check=False)
+    done = subprocess.run([_binary(), "simulate"], input=request, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return times_from_json(json.loads(done.stdout))
 
