@@ -161,7 +161,9 @@ def times_from_json(answer: Mapping[str, Any], dilation: int = 1) -> tuple[Times
     """The times of all streams in the prober's answer, in emulated time."""
 
     def times(held: Sequence[int] | None) -> Sequence[int]:
-        return [at_ns if at_ns < 0 else round(at_ns / dilation) for at_ns in held or ()]  # -1: lost
+        if dilation == 1 or not held:
+            return held or ()
+        return [at_ns if at_ns < 0 else round(at_ns / dilation) for at_ns in held]  # -1: lost
 
     return tuple(
         Times(
