@@ -150,7 +150,8 @@ behind reading them by more than the delay of the link, and where the kernel doe
 _QUEUE_OVER_RATIO, _QUEUE_OVER_FRAMES = 1.25, 20
 _BURST_FRAMES = 100
 """How many frames of one path may come together where a direction that overflows is filled over several."""
-_MARGIN_NS = 2 * MS
+MARGIN_NS = 2 * MS
+"""Between what is sent and the next part, or the end: frames that are later still are taken for lost."""
 _WARMUP_NS, _WARMUP_FRAMES, _WARMUP_INTERVAL_NS = 2 * S, 20, 5 * MS
 """How long a path that loses no frame takes to forward them, how many a path may lose one after the other, and how
 often one is sent at most."""
@@ -246,13 +247,13 @@ def plan_gate(
     slowest_ns = max(hop.spec.serialization_ns(MIN_FRAME_BYTES) for hop in hops)
     plan.warmup_interval_ns = max(_WARMUP_INTERVAL_NS, 2 * slowest_ns)
     plan.warmup_ns = _WARMUP_NS + _WARMUP_FRAMES * plan.warmup_interval_ns + 2 * longest_ns
-    at_ns = _plan_delays(plan, 0) + longest_ns + _MARGIN_NS
+    at_ns = _plan_delays(plan, 0) + longest_ns + MARGIN_NS
     if any(loss_ratio(hop) or hop.spec.duplication_ratio or _sent_over(plan, hop) < _DELAY_FRAMES for hop in hops):
-        at_ns = _plan_losses(plan, at_ns) + longest_ns + _MARGIN_NS
+        at_ns = _plan_losses(plan, at_ns) + longest_ns + MARGIN_NS
     at_ns = _plan_rates(plan, at_ns) + longest_ns
     if test_queues:
         at_ns = _plan_queues(plan, at_ns) + longest_ns
-    plan.duration_ns = at_ns + _MARGIN_NS
+    plan.duration_ns = at_ns + MARGIN_NS
     return plan
 
 
@@ -563,7 +564,7 @@ def _starts_ns(plan: GatePlan, rounds: Sequence[Sequence[_Task]], at_ns: int) ->
     starts: list[int] = []
     through: dict[str, int] = {}
     for group in rounds:
-        at_ns += _MARGIN_NS // 4
+        at_ns += MARGIN_NS // 4
         reached = []
         for task in group:
             for stream in task.streams:
@@ -573,7 +574,7 @@ def _starts_ns(plan: GatePlan, rounds: Sequence[Sequence[_Task]], at_ns: int) ->
                         ahead = before(path, hop.name)
                         after_ns, varies_ns = stream.start_ns + delay_ns(ahead), jitter_reach_ns(ahead)
                         at_ns = max(at_ns, through.get(hop.name, 0) - after_ns + varies_ns)
-                        reached.append((hop.name, after_ns + varies_ns + task.length_ns + _MARGIN_NS // 4))
+                        reached.append((hop.name, after_ns + varies_ns + task.length_ns + MARGIN_NS // 4))
         starts.append(at_ns)
         for name, after_ns in reached:
             through[name] = max(through.get(name, 0), at_ns + after_ns)
@@ -674,10 +675,10 @@ def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
     offsets = _offsets_ns(plan, feed)
     sending_ns = round(each * len(feed.pairs) * offered_ns)
     streams = tuple(
-        Stream(*pair, offset, offset + 2 * sending_ns + _MARGIN_NS, interval_ns, each, frame_bytes)
+        Stream(*pair, offset, offset + 2 * sending_ns + MARGIN_NS, interval_ns, each, frame_bytes)
         for pair, offset in zip(feed.pairs, offsets, strict=True)
     )
-    length_ns = sending_ns + round(capacity * frame_ns) + max(offsets) + _MARGIN_NS
+    length_ns = sending_ns + round(capacity * frame_ns) + max(offsets) + MARGIN_NS
     return _Task(feed, streams, length_ns, rate, 1e9 / offered_ns)
 
 
@@ -710,8 +711,8 @@ def _discipline_task(plan: GatePlan, feed: Feed) -> _Task | str:
     capacity = capacity_frames(spec, FULL_FRAME_BYTES)
     if capacity is None or count * (1 - interval_ns / frame_ns) > _REGULATED_PART * capacity:
         return "its queue is full before its discipline drops as many frames as show it"
-    stream = Stream(*feed.pairs[0], 0, round(stands_ns) + _MARGIN_NS, interval_ns, count, FULL_FRAME_BYTES)
-    return _Task(feed, (stream,), round(stands_ns) + _MARGIN_NS, spec.rate_bps, 1e9 / interval_ns)
+    stream = Stream(*feed.pairs[0], 0, round(stands_ns) + MARGIN_NS, interval_ns, count, FULL_FRAME_BYTES)
+    return _Task(feed, (stream,), round(stands_ns) + MARGIN_NS, spec.rate_bps, 1e9 / interval_ns)
 
 
 _SHOWN_BY_OVERLOAD: tuple[tuple[Property, Callable[[GatePlan, Feed], _Task | str]], ...] = (

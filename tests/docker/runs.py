@@ -141,7 +141,10 @@ class Run:
         """What ``find`` answers once that is true. AssertionError where the run ends before."""
 
         def found() -> T:
-            assert self.process.poll() is None, self.process.communicate()[0]
+            if self.process.poll() is not None:
+                said = self.process.communicate()[0]
+                skip_if_busy(said)
+                raise AssertionError(said)
             return find()
 
         return eventually(found, f"the run's {what}", END_S)

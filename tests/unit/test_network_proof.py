@@ -22,6 +22,7 @@ ALLOWED = "0.040 ms early, 0.130 ms late"
 GOOD = Check("etcd1>s1", "delay", "proved", "3.000 ms", "3.020 ms", ALLOWED)
 LATE = replace(GOOD, verdict="wrong", measured="1503.000 ms")
 SLOW = replace(LATE, kind="rate", configured="1000 Mbit/s")
+SHORT = replace(LATE, kind="queue", configured="2000 frames")
 UNPROVED = Check("etcd1>s1", "loss", "unproved", "0.1 %", why="500 frames cannot distinguish it from none")
 
 
@@ -67,6 +68,7 @@ class FakeGate:
 
 LOST = "7 frames were lost at etcd2, since the prober had no room for them"
 STOOD = "the link emulator was paused for 3.0 s while the network was proved"
+TOO_LATE = "the link emulator was late by 90.0 ms while the network was proved"
 SEEMINGLY = ["seemingly wrong: rate of etcd1>s1 (1000 Mbit/s)", "seemingly wrong: delay of etcd1>s1 (3.000 ms)"]
 NOT_CONFIGURED = "the network is not the one that was configured: rate of etcd1>s1"
 
@@ -80,10 +82,12 @@ NOT_CONFIGURED = "the network is not the one that was configured: rate of etcd1>
         ([(LATE, 0, LOST), (GOOD, 0, None)], [LOST], None),
         ([(GOOD, 0, LOST)] * 3, [LOST] * 2, f"{LOST}, 3 times in a row"),
         # Two labs were brought up at once: the rate of 1000 Mbit/s was 635 in a gate; 2 of 16 labs did not start.
+        # Queues are measured last: of 4200 frames, 2800 came after the end, since the emulator was stopped for 90 ms.
+        ([(SHORT, 90_000_000, None), (GOOD, 0, None)], [TOO_LATE], None),
         ([(SLOW, 0, None), (LATE, 0, None), (GOOD, 0, None)], SEEMINGLY, None),
         ([(SLOW, 0, None), (LATE, 0, None), (SLOW, 0, None)], SEEMINGLY, NOT_CONFIGURED),
     ],
-    ids=["a pause", "pauses", "the prober's loss", "losses", "what one gate finds", "what two find"],
+    ids=["a pause", "pauses", "the prober's loss", "losses", "the end", "what one gate finds", "what two find"],
 )
 def test_only_what_gates_agree_on_is_the_networks_fault(
     bed: Any, gates: list[Any], notes: list[str], refused: str | None
@@ -107,6 +111,21 @@ def test_what_the_emulator_admits_is_not_the_links_fault(bed: Any, seen: dict[st
     bed._prove_network()
     (note,) = bed.progress.notes
     assert note.startswith(said) and note.endswith("while the network was proved: it is proved anew")
+
+
+def test_the_emulator_is_judged_once_it_has_caught_up(bed: Any) -> None:
+    """Frames that wait for an emulator that was stopped are late only once it has read them."""
+    gates, looks = bed.gates((LATE, 0, None), (GOOD, 0, None)), iter([[0], [1000, 0], [4200, 0], [4200, 3 * 10**9]])
+    last = [0]
+
+    def statistics(reset: bool = False) -> dict[str, Any]:
+        last[:] = last if reset else next(looks, last)
+        late = {"lateness": {"count": 9, "p99_ns": 5, "max_ns": last[-1]}}
+        return gates.statistics() | {"links": {"etcd1-s1": {"a_to_b": {"offered": last[0], "drops": {}}}}} | late
+
+    bed.net.link_statistics = statistics
+    bed._prove_network()
+    assert bed.progress.notes == [f"{STOOD}: it is proved anew"]
 
 
 def test_a_network_that_is_off_by_itself_is_reported_in_a_table(bed: Any) -> None:

@@ -394,7 +394,7 @@ class Bed:
         monkeypatch.setattr(testbed_module.netns, "forget_paths", self.forgotten.append)
         monkeypatch.setattr(network_prover, "_QUIET_LOOK_S", 0.0)
         monkeypatch.setattr(NetworkProver, "_wait_until_quiet", lambda prover: None)
-        monkeypatch.setattr(NetworkProver, "_own_fault", lambda prover: None)
+        monkeypatch.setattr(NetworkProver, "_own_fault", lambda prover, wrong: None)
         monkeypatch.setattr(network_prover, "measure_gate", self.measure)
         self.wrong = False
         self.bed.hosts = self.hosts = {host.name: Host(host.name) for host in plan.hosts}
