@@ -13,7 +13,7 @@ from typing import Any
 from bench.load.members import Members, free_ports
 from bench.load.plan import READ_KEY, VALUE_SIZE
 from containernet_env.base.errors import RunError
-from containernet_env.stores.etcd.certificates import LOOPBACK, Authority, client_context
+from containernet_env.stores.certificates import LOOPBACK, Authority, client_context
 
 _ASK_TIMEOUT_S = 10.0
 

@@ -220,7 +220,7 @@ def certs_command(folder: Path) -> None:
     do anything as root: FOLDER is private to the user who makes it.
     """
     from containernet_env.base.errors import UsageError
-    from containernet_env.stores.etcd.certificates import Authority
+    from containernet_env.stores.certificates import Authority
 
     authority = Authority()
     issued = authority.issue("containernet-env")

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from containernet_env.model.config import Config
 from containernet_env.stores.consul import Consul
-from containernet_env.stores.etcd.store import Etcd
+from containernet_env.stores.etcd import Etcd
 from containernet_env.stores.http_service import Http
 from containernet_env.stores.proxied import Cetcd, Zetcd
 from containernet_env.stores.replicas import Replicas
 from containernet_env.stores.store import Store
-from containernet_env.stores.zookeeper.store import ZooKeeper
+from containernet_env.stores.zookeeper import ZooKeeper
 
 KINDS: Mapping[str, type[Store]] = {
     store.name: store for store in (Etcd, ZooKeeper, Consul, Replicas, Zetcd, Cetcd, Http)

@@ -13,15 +13,11 @@ from typing import ClassVar
 from containernet_env.base.programs import UserProgram, crash_line, how_ended, one_line
 from containernet_env.model.config import Config, Node
 from containernet_env.model.scenario import Scenario
-from containernet_env.stores import consul
+from containernet_env.stores import consul, etcd, zookeeper
 from containernet_env.stores.cluster import Cluster, MemberPlace, MemberStatus, OwnHistory, Written
-from containernet_env.stores.etcd import cluster as etcd
-from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
-from containernet_env.stores.etcd.store import Etcd
+from containernet_env.stores.etcd import Etcd, EtcdCluster, EtcdMember
 from containernet_env.stores.store import RANGES, ImageParts, Lacking, LoadTerms, MemberStart, Timing, WriteSizes
-from containernet_env.stores.zookeeper import cluster as zookeeper
-from containernet_env.stores.zookeeper import store as zookeeper_store
-from containernet_env.stores.zookeeper.store import ZooKeeper
+from containernet_env.stores.zookeeper import ZooKeeper
 
 # proxy_image/start-etcd-and-proxy.
 _ENDED = re.compile(r"^the proxy ended with status ([0-9]+)$", re.MULTILINE)
@@ -57,7 +53,7 @@ class ZetcdMember(ProxiedMember):
     """A member with zetcd."""
 
     client_port = zookeeper.CLIENT_PORT
-    ping_request = zookeeper.PING
+    ping_request = zookeeper.RUOK
 
     def read(self, timeout_s: float) -> None:
         zookeeper.consistent_read(self.connection, timeout_s)
@@ -160,11 +156,11 @@ class Zetcd(ProxiedEtcd):
     }
 
     def write_sizes(self, scenario: Scenario) -> WriteSizes:
-        own = zookeeper_store.write_sizes(scenario)
+        own = zookeeper.write_sizes(scenario)
         return super().write_sizes(scenario)._replace(request=own.request, answer=own.answer)
 
     def read_sizes(self, scenario: Scenario) -> tuple[int, int]:
-        return zookeeper_store.read_sizes(scenario)
+        return zookeeper.read_sizes(scenario)
 
 
 class Cetcd(ProxiedEtcd):

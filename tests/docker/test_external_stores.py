@@ -26,8 +26,8 @@ from containernet_env.hosts.options import PIDS_LIMIT
 from containernet_env.runs.external_access import records
 from containernet_env.setup import builds, missing
 from containernet_env.setup.images import required_images
+from containernet_env.stores import zookeeper as znodes
 from containernet_env.stores.kinds import KINDS
-from containernet_env.stores.zookeeper import cluster as znodes
 from tests.deadline import HANG_S, eventually
 from tests.docker.runs import PROJECT, SEED_READ, SEED_WRITE, call, rows
 

@@ -24,9 +24,9 @@ from containernet_env.model.config import EtcdSettings
 from containernet_env.runs import follow
 from containernet_env.runs.follow import MemberWatch
 from containernet_env.stores import profiling
+from containernet_env.stores.certificates import Authority, Issued, client_context
 from containernet_env.stores.cluster import Ping
-from containernet_env.stores.etcd.certificates import Authority, Issued, client_context
-from containernet_env.stores.etcd.store import Etcd
+from containernet_env.stores.etcd import Etcd
 from containernet_env.stores.profiling import Profile, Profiling
 from containernet_env.stores.store import Trust
 from tests.deadline import HANG_S, eventually

@@ -39,7 +39,7 @@ from containernet_env.runs.progress import Silent
 from containernet_env.setup import builds
 from containernet_env.setup.commands import Commands
 from containernet_env.stores import replicas
-from containernet_env.stores.etcd.certificates import Authority
+from containernet_env.stores.certificates import Authority
 from tests.deadline import HANG_S, eventually
 from tests.processes import namespace_of, processes, program_of, words_of
 

@@ -22,7 +22,7 @@ from containernet_env.runs.sweep.jobs import SweepProgress, Tally
 from containernet_env.runs.sweep.ledger import journal_of
 from containernet_env.runs.sweep.runner import Counts, Request, Sweep
 from containernet_env.runs.sweep.worker import TlsFiles
-from containernet_env.stores.etcd.certificates import Authority
+from containernet_env.stores.certificates import Authority
 from tests.simulated_time import World
 from tests.unit.fakes import CONFIG, on_fakes, result_of, rows
 

@@ -24,7 +24,7 @@ from containernet_env.hosts.container import SAMPLES, Container, measure_sync, p
 from containernet_env.hosts.options import ContainerOptions
 from containernet_env.hosts.processes import account_text
 from containernet_env.stores.cluster import MemberPlace
-from containernet_env.stores.etcd.cluster import EtcdMember
+from containernet_env.stores.etcd import EtcdMember
 
 MINE = "of this machine"
 

@@ -11,7 +11,7 @@ from containernet_env.base.errors import RunError
 from containernet_env.base.http import NoAnswerError
 from containernet_env.model.usage import Leadership
 from containernet_env.stores.cluster import MemberPlace, Waits
-from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
+from containernet_env.stores.etcd import EtcdCluster, EtcdMember
 from tests.simulated_time import START_NS, World, simulated
 from tests.unit.fake_servers import FakeHost, places_of
 

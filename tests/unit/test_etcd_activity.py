@@ -11,10 +11,9 @@ import pytest
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.model.usage import Durations, MemberActivity
-from containernet_env.stores import cluster
+from containernet_env.stores import cluster, etcd
 from containernet_env.stores.cluster import Counters, LogPart, MemberPlace, Observation, prometheus_samples
-from containernet_env.stores.etcd import cluster as etcd
-from containernet_env.stores.etcd.cluster import EtcdMember
+from containernet_env.stores.etcd import EtcdMember
 from containernet_env.stores.profiling import Profiling
 from tests.simulated_time import START_NS, World, simulated
 from tests.unit.fake_servers import FakeHost

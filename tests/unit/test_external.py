@@ -32,7 +32,7 @@ from containernet_env.runs.measure import measure
 from containernet_env.runs.prepare import prepare, prepare_shell
 from containernet_env.runs.sweep.design import design
 from containernet_env.stores.cluster import MemberPlace, MemberStatus
-from containernet_env.stores.etcd.cluster import EtcdMember, ExternalEtcd, LoggedIn
+from containernet_env.stores.etcd import EtcdMember, ExternalEtcd, LoggedIn
 from containernet_env.stores.external import ClusterLook, Login, MemberLook, OwnKeys
 from containernet_env.stores.kinds import store_of
 from tests.unit.fake_servers import PREFIX, SERVICE, STAY, config_of, endpoints_file

@@ -33,7 +33,7 @@ from containernet_env.runs import external_access
 from containernet_env.runs.external import LocalServer
 from containernet_env.runs.external_access import usable
 from containernet_env.stores.external import ExternalCluster, OwnKeys
-from containernet_env.stores.zookeeper.cluster import MARK
+from containernet_env.stores.zookeeper import MARK
 from tests.simulated_time import START_NS, World, simulated
 from tests.unit import fake_servers
 from tests.unit.fake_servers import (

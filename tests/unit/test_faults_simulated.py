@@ -16,7 +16,7 @@ import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.base.http import NoAnswerError
-from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
+from containernet_env.stores.etcd import EtcdCluster, EtcdMember
 from tests.faults.document import DOCUMENT, between, fault_table
 from tests.faults.faults import FAULTS as STRIKES
 from tests.faults.simulated import FAULTS, carry_out, events_of_sites, strike_anywhere

@@ -18,10 +18,10 @@ from containernet_env.model.scenario import Scenario, Span
 from containernet_env.model.topology import frames_of, network_of, serialization_ns
 from containernet_env.results.floor import Floor
 from containernet_env.results.floor import weighted_median as median
-from containernet_env.stores.etcd import store as messages
-from containernet_env.stores.etcd.store import Etcd
+from containernet_env.stores import etcd as messages
+from containernet_env.stores import zookeeper
+from containernet_env.stores.etcd import Etcd
 from containernet_env.stores.proxied import Cetcd, Zetcd
-from containernet_env.stores.zookeeper import store as zookeeper
 from tests.unit.fakes import write
 from tests.unit.store_files import planned, scenario
 

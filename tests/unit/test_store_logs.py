@@ -9,11 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-from containernet_env.stores import consul
+from containernet_env.stores import consul, etcd, zookeeper
 from containernet_env.stores.cluster import OTHERS
-from containernet_env.stores.etcd import cluster as etcd
 from containernet_env.stores.proxied import ProxiedMember
-from containernet_env.stores.zookeeper import cluster as zookeeper
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded"
 ETCD = """\

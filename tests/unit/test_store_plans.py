@@ -32,9 +32,9 @@ from containernet_env.runs.reuse import standing_key
 from containernet_env.runs.sweep import runner
 from containernet_env.setup import builds
 from containernet_env.stores import consul, replicas
-from containernet_env.stores.etcd.certificates import Authority
+from containernet_env.stores.certificates import Authority
 from containernet_env.stores.kinds import DEFAULT, KINDS, store_of
-from containernet_env.stores.zookeeper.store import VERSIONS, ZooKeeper
+from containernet_env.stores.zookeeper import VERSIONS, ZooKeeper
 from tests.unit.store_files import OPTIONS, planned, topology
 
 PROGRAM = "/bin/true"

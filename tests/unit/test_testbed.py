@@ -37,7 +37,7 @@ from containernet_env.runs.reuse import change_between
 from containernet_env.runs.sweep.design import design
 from containernet_env.runs.testbed import Standing
 from containernet_env.stores.cluster import MemberPlace
-from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
+from containernet_env.stores.etcd import EtcdCluster, EtcdMember
 from tests.unit.fakes import CONFIG, Patch, make_bed, raising, write
 from tests.unit.test_network_proof import FakeGate
 

@@ -26,8 +26,8 @@ from containernet_env.runs import verify as module
 from containernet_env.runs.load import BenchmarkServer, request_of
 from containernet_env.runs.observer import Histories, WrittenKeys, packed
 from containernet_env.runs.verify import Judgement
+from containernet_env.stores import etcd as history
 from containernet_env.stores.cluster import NEAR, OwnHistory, Written
-from containernet_env.stores.etcd import cluster as history
 from tests.unit.answers import closed_loop
 from tests.unit.blocks import mixed, names_of, reads, txns, write, writes
 from tests.unit.fakes import Notes

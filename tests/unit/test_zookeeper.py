@@ -12,7 +12,7 @@ from containernet_env.base.errors import RunError
 from containernet_env.model.findings import store_findings
 from containernet_env.model.usage import Leadership, StoreActivity
 from containernet_env.stores.cluster import LogPart, MemberPlace, MemberStatus, Written
-from containernet_env.stores.zookeeper.cluster import (
+from containernet_env.stores.zookeeper import (
     ZooKeeperCluster,
     ZooKeeperMember,
     consistent_read,

@@ -1,1 +1,0 @@
-"""etcd: its flags, timing, readiness, leader and the deaths of its members."""

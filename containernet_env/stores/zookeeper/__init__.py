@@ -1,1 +1,0 @@
-"""ZooKeeper: its configuration, timing, four-letter words, readiness and leader, and a request's critical path."""
