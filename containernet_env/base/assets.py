@@ -159,7 +159,6 @@ class GoModule:
         return found[1]
 
     def _requirements(self) -> str:
-        """Its go.mod. Raises ``MissingRequirementError``."""
         return content_of(self.folder / "go.mod")
 
     @property
@@ -214,7 +213,6 @@ def combine(*parts: str) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """SHA-256 of one file's contents."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

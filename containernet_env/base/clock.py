@@ -41,5 +41,4 @@ class Moment:
 
     @classmethod
     def now(cls) -> Moment:
-        """The current moment."""
         return cls(utc_now(), monotonic_ns())

@@ -172,7 +172,6 @@ class Program:
 
     @staticmethod
     def of(path: Path) -> Program:
-        """The program file as it is now. OSError if it is missing."""
         return Program(assets.hash_file(path), state_of(path))
 
     def is_at(self, path: Path) -> bool:
@@ -192,7 +191,6 @@ class Stamp:
     programs: dict[str, Program]
 
     def write(self, folder: Path) -> None:
-        """Put it into ``folder``."""
         (folder / STAMP).write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
 
 
@@ -286,7 +284,6 @@ class UserProgram:
 
     @property
     def short(self) -> str:
-        """A short name: the first 12 digits of the hash."""
         return self.sha256[:12]
 
     def content(self) -> bytes:

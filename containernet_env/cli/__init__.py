@@ -106,7 +106,6 @@ class Parsed(click.ParamType[Any]):
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The value; a default stays as it is."""
         try:
             return self._parse(value) if isinstance(value, str) else value
         except (ValueError, UsageError) as error:
@@ -174,7 +173,6 @@ class LazyGroup(click.Group):
 
 
 def show_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    """Print the version with its commit, and end."""
     if wanted and not ctx.resilient_parsing:
         from containernet_env.runs import version
 
@@ -201,7 +199,6 @@ def group() -> None:
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The process exit code for `error`."""
     if isinstance(error, Interrupted):
         return 128 + error.signum
     if isinstance(error, KeyboardInterrupt | click.Abort):

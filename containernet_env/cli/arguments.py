@@ -42,7 +42,6 @@ class ShippedFile(click.Path):
         self._folders = [assets.ROOT / folder for folder in folders]
 
     def names(self) -> list[str]:
-        """The names that can be given."""
         return sorted(self._shipped())
 
     def _shipped(self) -> dict[str, Path]:
@@ -283,7 +282,6 @@ def run_options(name: str) -> Callable[[_Command], _Command]:
 
 
 def _form(name: str) -> dict[str, Any]:
-    """How click has an option of ``PlanOptions``."""
     kind, option = OPTIONS[name]
     form: dict[str, Any] = {"help": option.text, "metavar": option.metavar}
     if kind is bool:

@@ -16,6 +16,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from queue import SimpleQueue
 from typing import TextIO
 
+import click
+
 from containernet_env.base import clock
 
 # The number of bytes that may wait for a stopped terminal; more is dropped. A run prints less than a kilobyte per
@@ -89,6 +91,11 @@ class Output(io.RawIOBase):
 def plain(text: str) -> str:
     """Text of a file or of another program, without characters that move a terminal's cursor or reverse its text."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def note(text: str) -> None:
+    """Print a note that is no part of the output, on standard error."""
+    click.echo(plain(text), err=True)
 
 
 _outputs: list[Output] = []

@@ -112,7 +112,6 @@ _MOST_PATHS = 60
 
 
 def _paths(topology: Topology) -> Iterator[Table | str]:
-    """The paths of more than one link, then what happens where a link goes down."""
     ends = list(permutations((switch.name for switch in topology.switches), 2))
     paths = {pair: hops for pair in ends if len(hops := topology.hops(*pair)) > 1}
     # The way back is not shown again where it is the same.
@@ -298,7 +297,6 @@ def _length(scenario: Scenario) -> str:
 
 
 def _shown(path: Path) -> str:
-    """The shortest form of a path."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith(os.pardir) else relative
 

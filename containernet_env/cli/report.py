@@ -13,7 +13,7 @@ import click
 from containernet_env.base import clock
 from containernet_env.base.errors import UsageError
 from containernet_env.cli import FILE, of_client
-from containernet_env.cli.output import plain
+from containernet_env.cli.output import note, plain
 from containernet_env.model.names import split
 
 if TYPE_CHECKING:
@@ -28,10 +28,6 @@ _x_scale = click.option(
     show_default=True,
     help="How numbers are spread along the horizontal axis, whose label names the latter.",
 )
-
-
-def _note(text: str) -> None:
-    click.echo(plain(text), err=True)
 
 
 # --- report -----------------------------------------------------------------------------------------------------------
@@ -58,10 +54,10 @@ def report_command(files: tuple[Path, ...], output: Path, client: str, title: st
     from containernet_env.setup import packages
 
     check_output(output, BEGINNING, files)
-    rows = read_rows(files, _note, client)
+    rows = read_rows(files, note, client)
     for module in ("plotly", "scipy"):
-        packages.require(module, _note)
-    document = document_of(rows, read_runs(rows, _note), title, x_scale)
+        packages.require(module, note)
+    document = document_of(rows, read_runs(rows, note), title, x_scale)
     size = write_output(output, report_page(document).encode())
     counts = document.counts
     click.echo(f"{output}: {counts['rows']:,} rows, {counts['count']:,} count, {size / 1e6:.1f} MB")
@@ -122,20 +118,20 @@ def plot_command(
     numbers = output.with_name(f"{output.name}.csv")
     check_output(output, re.compile(paper.FORMATS[form]), files)
     check_output(numbers, re.compile(paper.NUMBERS), files)
-    every = read_rows(files, _note, client)
+    every = read_rows(files, note, client)
     rows = paper.chosen(every, where)
     drawing = paper.plan(rows, x, split("--y", ys), split("--by", filter(None, by)), x_scale)
     for module in ("matplotlib", "scipy"):
-        packages.require(module, _note)
+        packages.require(module, note)
     picture = paper.draw(drawing, form)
     write_output(numbers, drawing.numbers().encode(errors="replace"))
     write_output(output, picture)
     if words := shared(drawing.cells):
-        _note(words)
+        note(words)
     if len(rows) < len(every):
-        _note(f"--where leaves out {len(every) - len(rows):,} of {len(every):,} rows")
+        note(f"--where leaves out {len(every) - len(rows):,} of {len(every):,} rows")
     if drawing.left_out:
-        _note(drawing.left_out)
+        note(drawing.left_out)
     click.echo(f"{output}: {len(drawing.lines)} lines of {len(rows):,} rows; the numbers are in {numbers}")
     return 0
 
@@ -158,9 +154,9 @@ def table_command(form: str, files: tuple[Path, ...], client: str, every: bool, 
     """
     from containernet_env.report.rows import read_rows
 
-    rows = read_rows(files, _note, client)
+    rows = read_rows(files, note, client)
     if every and (more := sum(bool(why) and not why.startswith("failed") for why in rows.why)):
-        _note(f"rows that are not certainly valid count, too: {more:,}")
+        note(f"rows that are not certainly valid count, too: {more:,}")
     if form == "dbtester":
         from containernet_env.report.tables import aggregated
 
@@ -180,7 +176,7 @@ def _aggregated(table: AggregatedTable, output: str | None) -> None:
         _json({"systems": systems, "rows": list(table.records()), "notes": table.notes})
         return
     for text in table.notes:
-        _note(text)
+        note(text)
     heads = [system.name for system in table.systems]
     if output == "csv":
         records = ([record["label"], record["unit"], *record["values"]] for record in table.records())
@@ -227,7 +223,7 @@ def _clients(tables: list[ClientsTable], output: str | None) -> None:
         for step, why in zip(table.steps, table.why, strict=True):
             if step["requests_per_s"] is None:
                 clients = "-" if step["clients"] is None else step["clients"]
-                _note(f"{table.name}, {clients} clients: {why}")
+                note(f"{table.name}, {clients} clients: {why}")
 
 
 def _json(value: Any) -> None:

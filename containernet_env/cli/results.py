@@ -16,7 +16,7 @@ from rich.text import Text
 
 from containernet_env.base.units import format_number
 from containernet_env.cli import FILE, RUN, SHARE, of_client
-from containernet_env.cli.output import plain
+from containernet_env.cli.output import note, plain
 from containernet_env.cli.terminal import (
     clients_text,
     milliseconds_text,
@@ -35,10 +35,6 @@ if TYPE_CHECKING:
     from containernet_env.results.files import Checked
     from containernet_env.results.run_files import EventLine, Manifest, Proof, ScenarioLine
     from containernet_env.runs.verify import Judgement
-
-
-def _note(text: str) -> None:
-    click.echo(plain(text), err=True)
 
 
 @click.command()
@@ -61,7 +57,7 @@ def results_command(file: Path, by: tuple[str, ...], client: str, every: bool, f
     from containernet_env.results.repetitions import FIGURES, summarize
 
     # Not in the output for programs.
-    summary = summarize(load(file, _note, client), split("--by", by), every)
+    summary = summarize(load(file, note, client), split("--by", by), every)
     if form == "json":
         click.echo(summary.to_json(orient="records", indent=1, double_precision=9))
         return
@@ -164,11 +160,11 @@ def compare_command(
     names = [column_of("--figure", name, FIGURES) for name in split("--figure", figures)]
     files = (a, *also_a), (b, *also_b)
     texts = [", ".join(map(str, paths)) for paths in files]
-    sides = [read(paths, _note, client) for paths in files]
+    sides = [read(paths, note, client) for paths in files]
     found = compare(sides[0], sides[1], list(dict.fromkeys(names)), (f"A ({texts[0]})", f"B ({texts[1]})"))
     if table is not None:
         check_output(table, re.compile(",".join(_COLUMNS).encode()), (*files[0], *files[1]))
-    packages.require("scipy", _note)
+    packages.require("scipy", note)
     rows = [_row(cell) for cell in found.cells]
     if table is not None:
         text = csv_text([_COLUMNS, *(row.values() for row in rows)])
@@ -187,12 +183,12 @@ def _gate(found: Comparison, share: float) -> int:
     limit = f"{100 * share:g} %"
     if slower:
         named = listed([f"{cell.title} ({cell.words})" for cell in slower], 3)
-        _note(f"B is slower by more than {limit} in {len(slower)} of {len(found.cells)} cells: {named}")
+        note(f"B is slower by more than {limit} in {len(slower)} of {len(found.cells)} cells: {named}")
         return EXIT_SLOWER
     if unknown or found.only[0]:
         reasons = [f"{len(unknown)} of {len(found.cells)} cells are undecided"] if unknown else []
         reasons += [f"{len(found.only[0])} scenarios of A have no valid row in B"] if found.only[0] else []
-        _note(f"whether B is slower by more than {limit}: {'; '.join(reasons)}")
+        note(f"whether B is slower by more than {limit}: {'; '.join(reasons)}")
         return EXIT_CANNOT_TELL
     return 0
 
@@ -224,7 +220,6 @@ def _document(
 
 
 def _print(found: Comparison, files: Sequence[str]) -> None:
-    """The table, the reasons below it."""
     lines = []
     for name, path, left_out in zip("AB", files, found.left_out, strict=True):
         out = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
@@ -484,7 +479,7 @@ def verify_command(run: Path, time_s: int, memory_mib: int) -> int:
             click.echo(plain(line))
         judgements.append(judgement)
     for name in missing:
-        _note(f"{name}: not judged: its history is missing")
+        note(f"{name}: not judged: its history is missing")
     return status_of(judgements, len(missing))
 
 
@@ -557,6 +552,6 @@ def export_command(run: Path, file: Path | None, license_name: str | None, rows:
     wanted = file or Path(f"{found.path.name}.zip")
     done = export(found, wanted, results=beside, license_name=license_name)
     for text in done.notes:
-        _note(text)
+        note(text)
     click.echo(f"{done.file}: {done.files} files, {done.rows} rows")
     return 0

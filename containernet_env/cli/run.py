@@ -89,7 +89,6 @@ def run_command(
 
 
 def _resume(out: Path) -> str:
-    """How to go on after a run was interrupted."""
     return (
         f"Measured scenarios have rows in {out}; before the first one there are none, and the same command starts\n"
         "again. A run does not resume: `run` with --only NAME measures the scenarios whose rows say `interrupted` or\n"

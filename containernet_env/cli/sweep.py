@@ -24,7 +24,7 @@ from containernet_env.cli.arguments import (
     strict_option,
     tls_options,
 )
-from containernet_env.cli.output import unblocked
+from containernet_env.cli.output import note, unblocked
 from containernet_env.cli.terminal import (
     StageLines,
     StopSignals,
@@ -52,7 +52,6 @@ _SHOWN_SHORT = 20
 
 
 def render_sweep(sweep: Sweep, console: Console) -> None:
-    """Print a sweep without running it."""
     design = sweep.design
     names = list(dict.fromkeys(name for cell in design.cells for name, _ in cell.coordinates))
     shown = table("cell", *(f">{name}" for name in names), "scenario", ">about", gap=1)
@@ -62,8 +61,8 @@ def render_sweep(sweep: Sweep, console: Console) -> None:
         shown.add_row(cell.identity, *settings, cell.scenario.name, seconds_text(cell.estimated_s))
     console.print(shown)
     console.print()
-    for note in sweep.notes():
-        console.print(note, soft_wrap=True)
+    for text in sweep.notes():
+        console.print(text, soft_wrap=True)
     count, seconds = sweep.left()
     repetitions = f"{sweep.repeat} repetition{'s' if sweep.repeat > 1 else ''}"
     console.print(
@@ -108,7 +107,6 @@ _INTERVAL_S = 0.5
 
 
 def figures_text(outcome: ScenarioOutcome) -> str:
-    """The result of a cell, on one line."""
     if outcome.error is not None:
         return outcome.error
     figures = (
@@ -130,19 +128,16 @@ class SweepLines(StageLines):
         self._began = self._shown = 0.0
 
     def bed_began(self, cells: Sequence[Cell], repetition: int) -> None:
-        """See ``SweepProgress``."""
         values = ", ".join(f"{name}={value}" for name, value in cells[0].coordinates)
         self.show_running(f"bringing up a testbed for {len(cells)} cells ({values or 'as in the file'})")
 
     def cell_began(self, cell: Cell, repetition: int, tally: Tally) -> None:
-        """See ``SweepProgress``."""
         self._began = self._shown = clock.monotonic()
         left = f"about {seconds_text(tally.left_s)} left"
         self._running = f"[{tally.done}/{tally.all}] {cell.text} #{repetition}, {left}"
         self.show_running(self._running)
 
     def cell_progress(self, done: int, errors: int) -> None:
-        """See ``SweepProgress``."""
         now = clock.monotonic()
         if now - self._shown >= _INTERVAL_S:
             self._shown = now
@@ -150,14 +145,12 @@ class SweepLines(StageLines):
             self.show_running(f"{self._running}: {done:,} answers in {seconds_text(now - self._began)}{failed}")
 
     def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, tally: Tally) -> None:
-        """See ``SweepProgress``."""
         left = f"about {seconds_text(tally.left_s)} left" if tally.done < tally.all else "the last one"
         line = f"[{tally.done}/{tally.all}] {cell.text} #{repetition}  {figures_text(outcome)}  ({left})"
         style = "red" if outcome.error is not None else "yellow" if doubt_text(outcome) else ""
         self._console.print(Text(line, style=style), soft_wrap=True)
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
         self.show_running("")
 
 
@@ -165,22 +158,18 @@ class JsonLines:
     """The same as one JSON object for each line, for programs."""
 
     def note(self, text: str) -> None:
-        """See ``SweepProgress``."""
         json_line("note", text=text)
 
     def bed_began(self, cells: Sequence[Cell], repetition: int) -> None:
-        """See ``SweepProgress``."""
         json_line("testbed_began", cells=[cell.identity for cell in cells], repetition=repetition)
 
     def cell_began(self, cell: Cell, repetition: int, tally: Tally) -> None:
-        """See ``SweepProgress``."""
         json_line("cell_began", **_of_cell(cell, repetition, tally))
 
     def cell_progress(self, done: int, errors: int) -> None:
-        """See ``SweepProgress``."""
+        pass
 
     def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, tally: Tally) -> None:
-        """See ``SweepProgress``."""
         json_line(
             "cell_ended",
             **_of_cell(cell, repetition, tally),
@@ -202,13 +191,7 @@ def _of_cell(cell: Cell, repetition: int, tally: Tally) -> dict[str, Any]:
 
 
 def json_line(event: str, **values: Any) -> None:
-    """Print one line for programs."""
     click.echo(json.dumps({"event": event, **values}))
-
-
-def note_on_stderr(text: str) -> None:
-    """Print a note that is no part of the output."""
-    click.echo(text, err=True)
 
 
 @click.command()
@@ -247,15 +230,14 @@ def worker_command(address: str, tls_ca_file: Path | None, tls_cert: Path | None
     """
     from containernet_env.setup import packages
 
-    packages.require("distributed", note_on_stderr)
+    packages.require("distributed", note)
     from containernet_env.runs.sweep.worker import scheduler_at, serve
 
     with unblocked():
-        return 128 + serve(scheduler_at(address, tls_ca_file, tls_cert, tls_key), note_on_stderr)
+        return 128 + serve(scheduler_at(address, tls_ca_file, tls_cert, tls_key), note)
 
 
 def _ratio_of(text: str) -> float:
-    """A percentage such as 5%."""
     try:
         return float(text.strip().removesuffix("%")) / 100
     except ValueError:
@@ -274,7 +256,6 @@ class FigureType(click.Choice[str]):
     """A choice by any name of a figure, such as that of its column."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The choice."""
         return super().convert(find(str(value), list(self.choices)) or value, param, ctx)
 
 
@@ -372,7 +353,7 @@ def sweep_command(
     progress = JsonLines() if as_json else SweepLines(console)
     placement: Placement | None = None
     if dask is not None:
-        packages.require("distributed", note_on_stderr)
+        packages.require("distributed", note)
         from containernet_env.runs.sweep.worker import scheduler_at
         from containernet_env.runs.sweep.workers import Workers
 
@@ -380,7 +361,7 @@ def sweep_command(
         placement = Workers(scheduler, made, progress.note)  # nothing is connected yet
     found = Sweep(made, out, request, placement)
     if until is not None:
-        packages.require("scipy", note_on_stderr)
+        packages.require("scipy", note)
     if dry_run:
         left_open = found.check()
         render_sweep(found, console)

@@ -40,7 +40,6 @@ def plain_console(**settings: Any) -> Console:
 
 
 def wide_console() -> Console:
-    """Standard output for tables of any width."""
     return plain_console(width=None if sys.stdout.isatty() else WIDE)
 
 
@@ -89,7 +88,6 @@ class ShownStage:
     text = ""
 
     def done(self, text: str) -> None:
-        """Record the result of the stage."""
         self.text = text
 
 
@@ -175,7 +173,6 @@ class _Running:
         return f"{min(elapsed_s, self.whole_s):.0f} of {self.whole_s:g} s"
 
     def left_s(self, done: int, elapsed_s: float, rate: float) -> float | None:
-        """The remaining time, if it can be estimated."""
         if self.scenario.total is None:
             return max(self.whole_s - elapsed_s, 0.0)
         return (self.scenario.total - done) / rate if rate > 0 else None
@@ -194,13 +191,11 @@ class TerminalProgress(StageLines):
         self._told = 0.0
 
     def matrix_started(self, scenarios: Sequence[PlannedScenario]) -> None:
-        """See ``RunProgress``."""
         self._estimates_s = [planned.estimated_s for planned in scenarios]
         self._matrix = RemainingTime()
         self._matrix.wants(len(scenarios), sum(self._estimates_s))
 
     def scenario_started(self, planned: PlannedScenario) -> None:
-        """Show the scenario as the running one."""
         self._told = clock.monotonic()
         self._running = running = _Running(planned, self._told)
         self._again = planned.scheduled.attempt > 1
@@ -228,7 +223,6 @@ class TerminalProgress(StageLines):
         self._live.start()
 
     def probe_started(self, number: int, probe: Scenario) -> None:
-        """See ``RunProgress``."""
         assert self._running is not None
         self._running.probe = (number, probe, clock.monotonic())
 
@@ -263,7 +257,6 @@ class TerminalProgress(StageLines):
         return f"about {seconds_text(max(self._matrix.left_s - elapsed_s, 0.0))} left"
 
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:
-        """Replace the live lines by the scenario's figures and findings."""
         self.close()
         self._again = outcome.scheduled.attempt > 1
         name, prefix = outcome.scheduled.scenario.name, self._prefix
@@ -315,7 +308,6 @@ def result_table(outcomes: Sequence[ScenarioOutcome]) -> Table:
 
 
 def clients_text(count: int) -> str:
-    """What makes the load."""
     return "the client" if count == 1 else f"{count} clients"
 
 

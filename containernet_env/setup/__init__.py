@@ -1,24 +1,69 @@
-"""The set-up of a machine for runs; steps that are complete are skipped."""
+"""The set-up of a machine for runs: the parts that it lacks, and how they get there. What is complete is skipped."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 
-from containernet_env.base import assets
+from containernet_env.base import assets, programs
 from containernet_env.base.assets import GoModule
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.work import Progress, Stop
-from containernet_env.setup import builds, dockerd, images, missing, packages
+from containernet_env.hosts import engine
+from containernet_env.setup import builds, dockerd, images, packages
 from containernet_env.setup.commands import Steps, only_one
 from containernet_env.setup.images import Images
-from containernet_env.setup.missing import Missing
 from containernet_env.stores.kinds import DEFAULT
-from containernet_env.stores.store import Store
+from containernet_env.stores.store import Download, Store
+
+
+@dataclass(frozen=True)
+class Missing:
+    """All work of a set-up, in its order."""
+
+    packages: tuple[str, ...] = ()
+    engine: bool = False
+    modules: tuple[GoModule, ...] = ()
+    images: tuple[str, ...] = ()
+    required: Images | None = field(default=None, compare=False)
+    store: Store = field(default=DEFAULT, compare=False)
+    files: tuple[Download, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.packages or self.engine or self.modules or self.images)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.packages:
+            parts.append(f"packages: {', '.join(self.packages)}")
+        if self.engine:
+            parts.append("a running Docker engine")
+        parts += [f"{name} built from the current sources" for module in self.modules for name in module.packages]
+        parts += [f"the {name} image" for name in self.images]
+        return "; ".join(parts) or "nothing"
+
+
+def detect(store: Store = DEFAULT) -> Missing:
+    """The missing parts for runs of a store, and of the default one. Starts and changes nothing."""
+    version = builds.go_version()
+    modules = assets.modules()
+    if (own := store.image.module) is not None and own not in modules:
+        modules = (own, *modules)
+    running = engine.is_reachable()
+    present = images.present() if running else set()
+    # Without a Go, and without programs, everything has to be built.
+    stale = tuple(module for module in modules if version is None or programs.find(module, version) is None)
+    required = None if version is None else images.required_images(store)
+    lacking = [recipe for recipe in images.recipes(version or "", store) if recipe.tag not in present]
+    bases = {recipe.base: f"base of {recipe.name}" if recipe.packages else "base" for recipe in lacking}
+    absent = [name for tag, name in bases.items() if tag not in present] + [recipe.name for recipe in lacking]
+    fetched = [file for file in store.image.files if absent and images.find(file) is None]
+    return Missing(tuple(packages.missing()), not running, stale, tuple(absent), required, store, tuple(fetched))
 
 
 def is_ready() -> bool:
     """Whether a run can start: packages, engine, and programs and images made from the present sources."""
-    return not missing.detect()
+    return not detect()
 
 
 def ready_images(store: Store = DEFAULT, report: Progress | None = None, stop: Stop | None = None) -> Images:
@@ -27,10 +72,10 @@ def ready_images(store: Store = DEFAULT, report: Progress | None = None, stop: S
     With a ``report``, images of a store other than the default one are made first, as by `set_up`.
     Raises ``MissingRequirementError`` naming the missing parts.
     """
-    found = missing.detect(store)
+    found = detect(store)
     if found and report is not None and is_ready():
         set_up(report, store, stop)
-        found = missing.detect(store)
+        found = detect(store)
     if found or found.required is None:
         raise MissingRequirementError(f"the set-up is not complete; missing: {found}", assets.set_up_hint())
     return found.required
@@ -42,7 +87,7 @@ def set_up(report: Progress, store: Store = DEFAULT, stop: Stop | None = None) -
     A signal ends it in the main thread, ``stop`` in any. Raises ``MissingRequirementError`` with a remedy, and
     ``Interrupted`` if ``stop`` is set. The next set-up finishes an interrupted one.
     """
-    if not missing.detect(store):
+    if not detect(store):
         return False
     if os.geteuid() != 0:
         raise MissingRequirementError(
@@ -52,14 +97,12 @@ def set_up(report: Progress, store: Store = DEFAULT, stop: Stop | None = None) -
     stop = stop or Stop()
     with only_one(report.note, stop=stop):
         # Checked again: another set-up may have completed it while this one waited.
-        if found := missing.detect(store):
+        if found := detect(store):
             _Work(found, Steps(report, assets.logs(), stop)).run()
     return True
 
 
 class _Work:
-    """One set-up in progress."""
-
     def __init__(self, found: Missing, steps: Steps) -> None:
         self._missing, self._steps = found, steps
 
@@ -71,13 +114,11 @@ class _Work:
         else:
             dockerd.ensure_running()
         # Checked again: the list of images needs a running engine.
-        self._missing = missing.detect(self._missing.store)
+        self._missing = detect(self._missing.store)
         # In parallel: the base image waits for network and dpkg, compilers need CPU time.
         jobs = [self._base_images] if any(name.startswith("base") for name in self._missing.images) else []
-        if self._missing.modules:
-            jobs.append(self._programs)
-        if self._missing.files:
-            jobs.append(self._files)
+        jobs += [self._programs] if self._missing.modules else []
+        jobs += [self._files] if self._missing.files else []
         self._steps.run(*jobs)
         self._steps.run(self._images)
 
@@ -91,22 +132,18 @@ class _Work:
             step.done(f"installed {', '.join(self._missing.packages)}")
 
     def _programs(self) -> None:
-        toolchain = builds.find()
+        toolchain, store = builds.find(), self._missing.store
         if toolchain is None:
             with self._steps.step("go") as step:
                 toolchain = builds.ensure(self._steps.commands, step.log)
                 step.done(f"{toolchain.version} into the cache")
         for module in self._missing.modules:
-            self._program(module, toolchain)
-
-    def _program(self, module: GoModule, toolchain: builds.Go) -> None:
-        with self._steps.step(module.label) as step:
-            store = self._missing.store
-            if store.setup_note is not None and module == store.image.module:
-                step.note(store.setup_note)
-            builds.build(module, toolchain, self._steps.commands, step.log)
-            version = f" {module.version or module.pinned}" if module.version or module.pinned else ""
-            step.done(f"built {', '.join(module.packages)}{version} with {toolchain.version}")
+            with self._steps.step(module.label) as step:
+                if store.setup_note is not None and module == store.image.module:
+                    step.note(store.setup_note)
+                builds.build(module, toolchain, self._steps.commands, step.log)
+                version = f" {module.version or module.pinned}" if module.version or module.pinned else ""
+                step.done(f"built {', '.join(module.packages)}{version} with {toolchain.version}")
 
     def _files(self) -> None:
         files, own = self._missing.files, self._missing.store.image

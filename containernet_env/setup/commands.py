@@ -223,7 +223,6 @@ class Steps:
             yield Step(log, self._report.note, stage.done)
 
     def run(self, *jobs: Callable[[], None]) -> None:
-        """Run jobs side by side; see ``Commands.side_by_side``."""
         self.commands.side_by_side(*jobs, stop=self._stop)
 
 

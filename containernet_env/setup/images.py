@@ -348,7 +348,6 @@ class Recipe:
 
     @property
     def base(self) -> str:
-        """The tag of its base image."""
         return base_tag(self.packages)
 
 

@@ -238,12 +238,7 @@ class Member(ABC):
         with self._lock:
             self._death, self.expected = f"{self.name} was killed, as configured", True
 
-    def move(self, place: MemberPlace) -> None:
-        """Its host was started again: it is reached there from now on. It still counts as dead."""
-        self.place, self.connection = place, place.connection
-
     def revive(self) -> None:
-        """It lives again."""
         with self._lock:
             self._death, self.expected = None, False
 
@@ -380,7 +375,6 @@ class LogForm:
         return LogPart(lines, dict(found))
 
     def _kind(self, line: re.Match[str]) -> str | None:
-        """The kind of a line that is counted."""
         found = None if self.notable is None else self.notable.search(line["message"])
         if found is None and line["level"] not in (*self.errors, self.warning):
             return None
@@ -399,7 +393,6 @@ class Observation:
         self._began = utc_now()
 
     def _look(self) -> Mapping[str, Counters]:
-        """The counters of each member that answers."""
         return answers_within(LOOK_S, lambda name: self._members[name].counters(_TRY_S), self._observed)
 
     def end(self) -> StoreActivity:
@@ -494,7 +487,6 @@ class Cluster(Generic[M]):
             clock.sleep(POLL_S)
 
     def _open_gates(self, deadline: float, broken: Broken) -> None:
-        """Have every member become the store. Raises RunError."""
         list(self._pool.map(lambda member: member.start(deadline), self.members))
 
     def _is_ready(self, statuses: Mapping[M, MemberStatus | None]) -> bool:
@@ -575,7 +567,8 @@ class Cluster(Generic[M]):
         gives a reason.
         """
         member = self._member(place.host.name)
-        member.move(place)
+        # It still counts as dead.
+        member.place, member.connection = place, place.connection
         member.start(clock.monotonic() + _GATE_S)
         while not member.knows_a_leader(self.query_s):
             reason = broken() or member.host.ending(member.last_words)

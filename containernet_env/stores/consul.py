@@ -180,8 +180,6 @@ def values(connection: Connection, prefix: str, keys: Collection[str], timeout_s
 
 
 class ConsulMember(cluster.Member):
-    """One server agent and the host it runs on."""
-
     client_port = HTTP_PORT
     # Answered by the agent from memory: no quorum, no disk.
     ping_request = b"GET /v1/agent/version HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -218,8 +216,6 @@ class ConsulMember(cluster.Member):
 
 
 class ConsulCluster(Cluster[ConsulMember]):
-    """The members of one run, in config order."""
-
     def _is_ready(self, statuses: Mapping[ConsulMember, MemberStatus | None]) -> bool:
         # Every server knows all of them, and answers consistent reads.
         try:
@@ -243,8 +239,6 @@ class ExternalConsul(external.ExternalCluster[ConsulMember], ConsulCluster):
 
     Consul has no name for a cluster; servers of one name the same servers.
     """
-
-    member = ConsulMember
 
     def _access(self, connection: external.ExternalConnection) -> Connection:
         return connection.with_headers({} if self._login is None else {"X-Consul-Token": self._login.password})
@@ -352,8 +346,6 @@ _SYNCS = {"boltdb": 2, "wal": 1}
 
 
 class Consul(store.Store):
-    """Consul, in the version that is pinned or in another one."""
-
     name: ClassVar[str] = "consul"
     title: ClassVar[str] = "Consul"
     program: ClassVar[str] = "consul"

@@ -60,7 +60,6 @@ SIGNALLED = "received signal; shutting down"
 
 
 def _detail(line: re.Match[str]) -> str:
-    """The cause that a line's fields name."""
     try:
         fields = json.loads(line["fields"] or "{}")
     except ValueError:
@@ -123,11 +122,6 @@ _SILENCE_S = 10.0
 _LINE_BYTES = 256 << 20
 
 
-def revision(connection: Connection, prefix: str = "", timeout_s: float = HISTORY_S) -> int:
-    """The revision of the store, by a linearizable read of keys that start with ``prefix``. Raises RunError."""
-    return _last_write(connection, prefix, timeout_s)[0]
-
-
 def events(
     connection: Connection, prefix: str, since: int, timeout_s: float, headers: Mapping[str, str] | None = None
 ) -> Iterator[Written]:
@@ -136,7 +130,7 @@ def events(
     ``headers`` are sent besides. Raises RunError if some of them are compacted, and once ``timeout_s`` are over.
     """
     deadline = clock.monotonic() + timeout_s
-    _, last = _last_write(connection, prefix, timeout_s)
+    _, last = last_write(connection, prefix, timeout_s)
     if last < since:
         return
     made = connection.open(CLIENT_PORT, timeout_s=_SILENCE_S)
@@ -173,8 +167,8 @@ def _events_of(line: bytes) -> Iterator[Written]:
             yield Written.of(int(entry["mod_revision"]), key, base64.b64decode(entry.get("value", "")))
 
 
-def _last_write(connection: Connection, prefix: str, timeout_s: float) -> tuple[int, int]:
-    """The revision of the store, and that of the last write of these keys; 0 where there is none."""
+def last_write(connection: Connection, prefix: str, timeout_s: float) -> tuple[int, int]:
+    """The revision of the store, by a linearizable read, and that of the last write of these keys; 0 without one."""
     newest = {"sort_order": "DESCEND", "sort_target": "MOD", "limit": 1, "keys_only": True}
     answer = connection.request_json(CLIENT_PORT, "POST", _RANGE, {**span(prefix), **newest}, timeout_s=timeout_s)
     found = answer.get("kvs", ())
@@ -215,8 +209,6 @@ def status_of(answer: Any) -> MemberStatus:
 
 
 class EtcdMember(cluster.Member):
-    """One etcd member and the host it runs on."""
-
     client_port = CLIENT_PORT
     # Answered by the member from memory (server/etcdserver/api/etcdhttp/version.go): no quorum, no disk.
     ping_request = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -245,7 +237,6 @@ class EtcdMember(cluster.Member):
         return self.serves_peers(QUERY_S)
 
     def serves_peers(self, timeout_s: float) -> bool:
-        """Whether this member answers its peers' query for the members."""
         try:
             self.connection.request_json(PEER_PORT, "GET", _MEMBERS, timeout_s=timeout_s)
         except RunError:
@@ -270,8 +261,6 @@ class EtcdMember(cluster.Member):
 
 
 class EtcdCluster(cluster.Cluster[EtcdMember]):
-    """The members of one run, in config order."""
-
     def _open_gates(self, deadline: float, broken: cluster.Broken) -> None:
         # A member that starts queries its peers in the order of their URLs for the members, until one answers, and
         # waits a second for each that listens and does not answer yet. So the first in that order starts before the
@@ -295,7 +284,7 @@ class EtcdCluster(cluster.Cluster[EtcdMember]):
 
         def query() -> int:
             member = self._answering()
-            return revision(member.connection, member.prefix, timeout_s)
+            return last_write(member.connection, member.prefix, timeout_s)[0]
 
         return persistently(query, self.patience_s)
 
@@ -305,7 +294,6 @@ class EtcdCluster(cluster.Cluster[EtcdMember]):
         return OwnHistory(events(connection, prefix, since, timeout_s, headers))
 
     def _answering(self) -> EtcdMember:
-        """A member that answers. Raises RunError if none does."""
         for member, status in self.statuses().items():
             if status is not None and status.leader_id is not None:
                 return member
@@ -381,10 +369,6 @@ class LoggedIn:
 
 
 class ExternalEtcd(external.ExternalCluster[EtcdMember], EtcdCluster):
-    """An external etcd cluster; see ``ExternalCluster``."""
-
-    member = EtcdMember
-
     def _access(self, connection: external.ExternalConnection) -> LoggedIn:
         return LoggedIn(connection, self._login)
 
@@ -440,7 +424,6 @@ class ExternalEtcd(external.ExternalCluster[EtcdMember], EtcdCluster):
         return replace(found, members=members, size=len(named) or None, leadership=leadership, users=users)
 
     def _listed(self, timeout_s: float) -> list[dict[str, Any]]:
-        """The members that the cluster has itself; none where no member answers."""
         try:
             answer = self._request("POST", _LIST, {"linearizable": False}, timeout_s)
             return [member for member in answer["members"] if "ID" in member]
@@ -616,8 +599,6 @@ _ORIGIN = {
 
 
 class Etcd(store.Store):
-    """etcd, in the version that is pinned or in another one."""
-
     name: ClassVar[str] = "etcd"
     title: ClassVar[str] = "etcd"
     program: ClassVar[str] = "etcd"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from containernet_env.base.errors import RunError
 from containernet_env.base.http import Connection, HttpError
@@ -123,13 +123,11 @@ class ClusterLook:
 
     @property
     def problems(self) -> list[str]:
-        """Everything that keeps it from being measured, a line each."""
         own = [f"{member.url} {member.problem}" for member in self.members if member.problem is not None]
         return [*own, *([] if self.problem is None else [self.problem])]
 
     @property
     def statuses(self) -> list[MemberStatus]:
-        """Those of the members that give one."""
         return [member.status for member in self.members if member.status is not None]
 
     def conflict(self) -> str | None:
@@ -155,11 +153,13 @@ class ClusterLook:
 class ExternalCluster(Cluster[M], ABC, Generic[M]):
     """An external cluster and the keys under one prefix; no other keys are read or written."""
 
-    member: ClassVar[type[Any]]
-    """The class of its members."""
-
     def __init__(
-        self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
+        self,
+        member_at: Callable[[MemberPlace, str], M],
+        config: Config,
+        connections: Sequence[ExternalConnection],
+        login: Login | None,
+        own: OwnKeys,
     ) -> None:
         assert config.external is not None
         self._external, self._login, self._own = config.external, login, own
@@ -168,19 +168,14 @@ class ExternalCluster(Cluster[M], ABC, Generic[M]):
         members = []
         for number, (endpoint, connection) in enumerate(zip(self._external.endpoints, connections, strict=True), 1):
             host = RemoteHost(f"{config.store.kind}{number}")
-            members.append(
-                self._member_at(MemberPlace(host, endpoint.host, self._access(connection), endpoint.address))
-            )
+            place = MemberPlace(host, endpoint.host, self._access(connection), endpoint.address)
+            members.append(member_at(place, own.prefix))
         super().__init__(members)
         self._preferred = list(self.members)
 
     def _access(self, connection: ExternalConnection) -> Connection:
         """The connection of a member, with the login, if there is one."""
         return connection
-
-    def _member_at(self, place: MemberPlace) -> M:
-        made: M = self.member(place, self._own.prefix)
-        return made
 
     @abstractmethod
     def _look_at(self, member: M, look: MemberLook, connection: ExternalConnection, timeout_s: float) -> MemberLook:

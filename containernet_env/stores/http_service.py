@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar
@@ -56,7 +56,7 @@ class ServiceMember(cluster.Member):
     ``version`` is that of its program, where it was started here: it reports none.
     """
 
-    def __init__(self, place: MemberPlace, service: HttpService, prefix: str = "", version: str = "") -> None:
+    def __init__(self, place: MemberPlace, service: HttpService, prefix: str, version: str) -> None:
         super().__init__(place, prefix)
         self.service = service
         self.client_port = service.port
@@ -116,9 +116,6 @@ class ServiceMember(cluster.Member):
 
 class ExternalService(external.ExternalCluster[ServiceMember], LeaderlessCluster[ServiceMember]):
     """An external service. Keys are known by their numbers alone: a service does not list them."""
-
-    def _member_at(self, place: MemberPlace) -> ServiceMember:
-        return ServiceMember(place, self._service, self._own.prefix)
 
     @property
     def _service(self) -> HttpService:
@@ -266,6 +263,7 @@ class Http(store.Store):
     title: ClassVar[str] = "the service"
     program: ClassVar[str] = store.USER_PROGRAM
     members = ServiceMember
+    clusters = LeaderlessCluster
     needs_binary = True
     externals: ClassVar[type[ExternalService] | None] = ExternalService
     versions = store.no_version("the program is yours")
@@ -282,7 +280,6 @@ class Http(store.Store):
 
     @property
     def service(self) -> HttpService:
-        """Its requests and status codes."""
         assert self.choice.service is not None
         return self.choice.service
 
@@ -333,6 +330,5 @@ class Http(store.Store):
         sent = len(target(self.service.get, "")) + key_bytes(request.scenario)
         return request.client_ns(_REQUEST + sent, _ANSWER + request.scenario.val_size)
 
-    def cluster(self, places: Sequence[MemberPlace]) -> LeaderlessCluster[ServiceMember]:
-        members = [ServiceMember(place, self.service, version=self.version) for place in places]
-        return LeaderlessCluster(members)
+    def member_at(self, place: MemberPlace, prefix: str = "") -> ServiceMember:
+        return ServiceMember(place, self.service, prefix, self.version)

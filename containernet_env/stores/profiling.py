@@ -58,7 +58,6 @@ class Profiling:
         self._before = {kind: self._fetch(kind) for kind in self._kinds if kind != "cpu"}
 
     def begin(self) -> None:
-        """The scenario begins."""
         if "cpu" in self._kinds:
             with self._noted():
                 self._socket = self._connection.open(self._port, timeout_s=_ANSWER_S)
@@ -77,7 +76,6 @@ class Profiling:
 
     @contextmanager
     def _noted(self) -> Iterator[None]:
-        """Note why there is no profile of the CPU."""
         try:
             yield
         except (RunError, OSError, http.client.HTTPException) as error:

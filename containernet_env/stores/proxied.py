@@ -50,8 +50,6 @@ class ProxiedMember(EtcdMember):
 
 
 class ZetcdMember(ProxiedMember):
-    """A member with zetcd."""
-
     client_port = zookeeper.CLIENT_PORT
     ping_request = zookeeper.RUOK
 
@@ -63,8 +61,6 @@ class ZetcdMember(ProxiedMember):
 
 
 class CetcdMember(ProxiedMember):
-    """A member with cetcd."""
-
     client_port = consul.HTTP_PORT
     # There is no such page, which the proxy itself answers.
     ping_request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -138,8 +134,6 @@ class ProxiedEtcd(Etcd):
 
 
 class Zetcd(ProxiedEtcd):
-    """zetcd: ZooKeeper's protocol in front of etcd."""
-
     name: ClassVar[str] = "zetcd"
     section = "etcd"
     title: ClassVar[str] = "zetcd"
@@ -164,8 +158,6 @@ class Zetcd(ProxiedEtcd):
 
 
 class Cetcd(ProxiedEtcd):
-    """cetcd: Consul's key-value API in front of etcd."""
-
     name: ClassVar[str] = "cetcd"
     section = "etcd"
     title: ClassVar[str] = "cetcd"

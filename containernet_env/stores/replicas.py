@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from containernet_env.base import assets
 from containernet_env.base.errors import ConfigError, Problem
@@ -13,8 +13,8 @@ from containernet_env.model import kinds
 from containernet_env.model.config import Config, HttpService, Node
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores import store
-from containernet_env.stores.cluster import LeaderlessCluster, MemberPlace
-from containernet_env.stores.http_service import Http, ServiceMember
+from containernet_env.stores.cluster import Cluster, MemberPlace
+from containernet_env.stores.http_service import Http
 from containernet_env.stores.store import MemberStart, Request, Timing, key_bytes
 
 MODULE = assets.GoModule("replicas", assets.ROOT / "replicas_image", {"replicas": "."}, ours=False)
@@ -107,7 +107,7 @@ class Replicas(Http):
         start = super().start(node, config, timing, run_id)
         return replace(start, command=(*start.command, f"--timeout={timing.values['timeout_ms']}ms"))
 
-    def cluster(self, places: Sequence[MemberPlace]) -> LeaderlessCluster[ServiceMember]:
+    def cluster(self, places: Sequence[MemberPlace]) -> Cluster[Any]:
         cluster = super().cluster(places)
         cluster.quorum = max(self._quorum(flag, len(places)) for flag in ("ack", "from"))
         return cluster

@@ -435,9 +435,13 @@ class Store(ABC):
         """New certificates for one run; ``None`` if its hosts need none."""
         return None
 
+    def member_at(self, place: MemberPlace, prefix: str = "") -> Any:
+        """The member at that place, one of ``members``; all keys that are read start with ``prefix``."""
+        return self.members(place, prefix)
+
     def cluster(self, places: Sequence[MemberPlace]) -> Cluster[Any]:
         """The cluster of these members, not yet started."""
-        return self.clusters([self.members(place) for place in places])
+        return self.clusters([self.member_at(place) for place in places])
 
     def place(self, prefix: str) -> tuple[LoadTerms, str]:
         """How loads use an external cluster so that all their keys are under ``prefix``, and how each key begins."""
@@ -448,4 +452,4 @@ class Store(ABC):
     ) -> ExternalCluster[Any]:
         """The external cluster of ``config``, each endpoint with its connection, in their order; sends nothing yet."""
         assert self.externals is not None
-        return self.externals(config, connections, login, own)
+        return self.externals(self.member_at, config, connections, login, own)

@@ -214,7 +214,6 @@ class Session:
         return frozenset(number.decode() for number in _VOTER.findall(config))
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a znode."""
         return self._do("look for", path, _EXISTS, b"\0", NO_NODE)[0] == 0
 
     def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
@@ -352,8 +351,6 @@ _JAVA = re.compile(r"^(?:Error: |Exception in thread )(.*)$", re.MULTILINE)
 
 
 class ZooKeeperMember(cluster.Member):
-    """One ZooKeeper member and the host it runs on."""
-
     client_port = CLIENT_PORT
     ping_request = RUOK
     log_form: ClassVar[LogForm] = LOG
@@ -409,8 +406,6 @@ class ZooKeeperMember(cluster.Member):
 
 
 class ZooKeeperCluster(cluster.Cluster[ZooKeeperMember]):
-    """The members of one run, in config order."""
-
     def _leadership(self, statuses: Mapping[ZooKeeperMember, MemberStatus | None], required: int) -> Leadership | None:
         answers = [status for status in statuses.values() if status is not None]
         leading = [status for status in answers if status.leader_id == status.member_id]
@@ -460,8 +455,6 @@ class ExternalZooKeeper(external.ExternalCluster[ZooKeeperMember], ZooKeeperClus
 
     ZooKeeper has no name for a cluster; members of one have the same configuration.
     """
-
-    member = ZooKeeperMember
 
     @property
     def _chroot(self) -> str:
@@ -552,7 +545,6 @@ class ExternalZooKeeper(external.ExternalCluster[ZooKeeperMember], ZooKeeperClus
         opened.delete_all([trial], external.REQUEST_S)
 
     def _make_chroot(self, opened: Session) -> None:
-        """Create the znodes of its path that are not there. Raises RunError."""
         for tried in range(_TRIES):
             try:
                 for path in _above(self._chroot):
@@ -593,7 +585,6 @@ class ExternalZooKeeper(external.ExternalCluster[ZooKeeperMember], ZooKeeperClus
 
 
 def _is_of_runs(opened: Session, path: str) -> bool:
-    """Whether runs have made a znode. Raises RunError."""
     try:
         found = opened.read(path)
         return found is not None and found[0] == MARK
@@ -734,8 +725,6 @@ def bad_prefix(prefix: str) -> tuple[str, str] | None:
 
 
 class ZooKeeper(store.Store):
-    """ZooKeeper, as the distribution has it or in another version."""
-
     name: ClassVar[str] = "zookeeper"
     title: ClassVar[str] = "ZooKeeper"
     program: ClassVar[str] = "start-zookeeper"

@@ -18,13 +18,14 @@ import pytest
 
 from bench.load.members import free_ports
 from bench.load.services import CONSUL, Service
+from containernet_env import setup
 from containernet_env.base import programs
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import engine
 from containernet_env.hosts.http import TcpConnection
 from containernet_env.hosts.options import PIDS_LIMIT
 from containernet_env.runs.external_access import records
-from containernet_env.setup import builds, missing
+from containernet_env.setup import builds
 from containernet_env.setup.images import required_images
 from containernet_env.stores import zookeeper as znodes
 from containernet_env.stores.kinds import KINDS
@@ -56,7 +57,7 @@ class Cluster(NamedTuple):
 def set_up(kind: str) -> Any:
     """The store, where it is there."""
     store = KINDS[kind].default()
-    if lacking := missing.detect(store):
+    if lacking := setup.detect(store):
         pytest.skip(f"{kind} is not set up here: {lacking}")
     return store
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from containernet_env import measure
+from containernet_env import measure, setup
 from containernet_env.base import assets
 from containernet_env.base.programs import UserProgram, read_program
 from containernet_env.hosts import engine
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.results.run_directory import RunResult, histories_of
 from containernet_env.runs.verify import Judgement, judge
-from containernet_env.setup import builds, missing
+from containernet_env.setup import builds
 from containernet_env.stores.kinds import KINDS
 from containernet_env.stores.replicas import sources_hash
 from tests.docker.conftest import TINY_SCENARIOS
@@ -68,7 +68,7 @@ def assert_above(outcome: ScenarioOutcome, least_ms: float) -> None:
 @pytest.mark.parametrize("kind", ["consul", "zookeeper"])
 def test_requests_wait_for_what_the_protocol_waits_for_and_histories_agree(tmp_path: Path, kind: str) -> None:
     store = KINDS[kind].default()
-    if lacking := missing.detect(store):
+    if lacking := setup.detect(store):
         pytest.skip(f"{kind} is not set up here: {lacking}")
     tiny = TINY_SCENARIOS["scenarios"] if kind == "zookeeper" else []
     result = measured(tmp_path, topology(tmp_path / "c.json", store={"store": kind}), *tiny, KEPT)

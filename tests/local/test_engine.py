@@ -18,14 +18,13 @@ import pytest
 import requests
 from docker.errors import APIError, NotFound, StreamParseError
 
-from containernet_env import cli
+from containernet_env import cli, setup
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.containernet.network import CONTAINERS, attempt, tear_down_error
 from containernet_env.hosts import engine, owner
 from containernet_env.hosts.container import Container
 from containernet_env.hosts.engine import EngineGoneError, EngineUnusableError, EngineWatch
 from containernet_env.hosts.options import ContainerOptions
-from containernet_env.setup import missing
 
 # The SDK leaves its sockets open where the other side has ended, or where it cannot use what answers.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
@@ -124,7 +123,7 @@ def test_no_socket_is_no_engine(place: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("address", ["unix:///nowhere/docker.sock", "tcp://127.0.0.1:{port}", "unix://{bound}"])
-@pytest.mark.parametrize("ask", [engine.is_reachable, engine.client, engine.list_ours, missing.detect])
+@pytest.mark.parametrize("ask", [engine.is_reachable, engine.client, engine.list_ours, setup.detect])
 def test_an_address_that_leads_nowhere_is_named_and_nothing_else_is_missing(
     address: str, ask: Callable[[], object], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

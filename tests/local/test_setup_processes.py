@@ -28,11 +28,10 @@ from containernet_env.cli.machine import ConsoleReport
 from containernet_env.cli.terminal import StopSignals
 from containernet_env.hosts import engine
 from containernet_env.runs.progress import Silent
-from containernet_env.setup import builds, commands, dockerd, missing
+from containernet_env.setup import Missing, builds, commands, dockerd
 from containernet_env.setup.builds import Go
 from containernet_env.setup.commands import CommandError, Commands, Ending, Steps, Stopped
 from containernet_env.setup.images import Images
-from containernet_env.setup.missing import Missing
 from containernet_env.stores.kinds import DEFAULT, KINDS
 from tests.deadline import HANG_S, eventually
 
@@ -158,7 +157,7 @@ def test_a_stop_token_ends_the_build_of_a_store(tmp_path: Path, monkeypatch: pyt
     lacks = Missing(modules=(module,), required=IMAGES, store=zookeeper)
     ready = Missing(required=IMAGES)
     for where, name, value in (
-        (missing, "detect", lambda store=DEFAULT: lacks if store == zookeeper else ready),
+        (setup, "detect", lambda store=DEFAULT: lacks if store == zookeeper else ready),
         (assets, "MACHINE", own),
         (assets, "own", lambda: own),
         (assets, "logs", lambda: tmp_path / "logs"),

@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from containernet_env import measure
+from containernet_env import measure, setup
 from containernet_env.containernet.network import Containernet
 from containernet_env.results.run_directory import RunResult
 from containernet_env.runs.disruptor import at_once
-from containernet_env.setup import missing
 from tests.docker.runs import CONFIG, END_S, Run, call, host_pid, topology
 from tests.measure import figure
 
@@ -117,7 +116,7 @@ def look_whether_anything_is_missing() -> float:
     seconds = []
     for _ in range(5):
         began = time.monotonic()
-        missing.detect()
+        setup.detect()
         seconds.append(time.monotonic() - began)
     return statistics.median(seconds)
 

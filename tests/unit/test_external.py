@@ -32,7 +32,7 @@ from containernet_env.runs.measure import measure
 from containernet_env.runs.prepare import prepare, prepare_shell
 from containernet_env.runs.sweep.design import design
 from containernet_env.stores.cluster import MemberPlace, MemberStatus
-from containernet_env.stores.etcd import EtcdMember, ExternalEtcd, LoggedIn
+from containernet_env.stores.etcd import EtcdMember, LoggedIn
 from containernet_env.stores.external import ClusterLook, Login, MemberLook, OwnKeys
 from containernet_env.stores.kinds import store_of
 from tests.unit.fake_servers import PREFIX, SERVICE, STAY, config_of, endpoints_file
@@ -194,7 +194,7 @@ def test_what_is_no_member_of_etcd_or_a_learner_is_an_error_and_no_traceback(tmp
 
         connection = SimpleNamespace(request_json=request_json)
         connection.with_headers = lambda headers, held=connection: held
-        (problem,) = ExternalEtcd(config, [connection], None, OwnKeys("p/")).look(1.0).problems
+        (problem,) = store_of(config).external(config, [connection], None, OwnKeys("p/")).look(1.0).problems
         assert problem.startswith("http://10.0.0.9:2379 is a learner, which takes no writes and no linearizable reads")
 
 

@@ -36,10 +36,9 @@ from containernet_env.base.work import Stop
 from containernet_env.cli import machine as cli_setup
 from containernet_env.cli.machine import ConsoleReport
 from containernet_env.runs.progress import Silent
-from containernet_env.setup import builds, dockerd, images, missing, packages
+from containernet_env.setup import Missing, builds, dockerd, images, packages
 from containernet_env.setup.commands import CommandError, Commands, Steps, Stopped, only_one
 from containernet_env.setup.images import Images
-from containernet_env.setup.missing import Missing
 from containernet_env.stores.kinds import DEFAULT, KINDS
 from containernet_env.stores.store import Download, Store
 from tests.simulated_time import START_NS, World, simulated
@@ -74,7 +73,7 @@ def failing(word: str, line: str) -> FakeCommands:
 
 
 def lacking(monkeypatch: pytest.MonkeyPatch, found: Missing) -> None:
-    monkeypatch.setattr(missing, "detect", lambda *of: found)
+    monkeypatch.setattr(setup, "detect", lambda *of: found)
 
 
 def test_nothing_missing_is_one_line_or_the_command_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +108,7 @@ def test_another_store_is_set_up_when_a_run_of_it_begins(monkeypatch: pytest.Mon
     def look(store: Store = DEFAULT) -> Missing:
         return lacks if store == ZOOKEEPER and not there else Missing(required=IMAGES)
 
-    monkeypatch.setattr(missing, "detect", look)
+    monkeypatch.setattr(setup, "detect", look)
     monkeypatch.setattr(setup, "set_up", lambda report, store, stop: there.append(store))
     assert setup.is_ready() and setup.ready_images(DEFAULT, Silent()) == IMAGES and there == []
     with pytest.raises(MissingRequirementError, match="the zookeeper image"):

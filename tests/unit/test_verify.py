@@ -222,7 +222,7 @@ def test_etcd_tells_every_write_up_to_the_last_one():
         line((9, "d/1", b"\xff")),
         line((10, "d/1", b"later")),
     )
-    assert history.revision(gateway) == 99
+    assert history.last_write(gateway, "", 1.0) == (99, 9)
     assert list(history.events(gateway, "d/", 5, 10.0)) == [
         Written(7, "d/1", "x" * 32),
         Written(7, "d/2", ""),
