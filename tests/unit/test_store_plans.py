@@ -18,23 +18,30 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base import assets
+from containernet_env.base.errors import RunError
 from containernet_env.base.http import NoAnswerError
 from containernet_env.base.programs import read_program
-from containernet_env.config.plan import config_hash
+from containernet_env.config.plan import Plan, config_hash, plan_values
 from containernet_env.config.planning import build_plan
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.sweeps import AXES, set_value, value_of
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import topology_text, topology_values
 from containernet_env.model.config import StoreChoice
+from containernet_env.model.usage import Leadership
 from containernet_env.runs.load import BenchmarkServer, request_of
 from containernet_env.runs.reuse import standing_key
 from containernet_env.runs.sweep import runner
 from containernet_env.setup import builds
+from containernet_env.stores import cluster as members
 from containernet_env.stores import consul, replicas
 from containernet_env.stores.certificates import Authority
+from containernet_env.stores.cluster import MemberPlace, Waits
 from containernet_env.stores.kinds import DEFAULT, KINDS, store_of
 from containernet_env.stores.zookeeper import VERSIONS, ZooKeeper
+from tests.simulated_time import simulated
+from tests.unit import fake_servers
+from tests.unit.fake_servers import Network, Service, places_of, services
 from tests.unit.store_files import OPTIONS, planned, topology
 
 PROGRAM = "/bin/true"
@@ -331,3 +338,63 @@ def test_time_outs_follow_from_round_trips_and_the_timing_of_the_store(tmp_path:
     ):
         waits = planned(tmp_path, store, (delay,) * 3, node={"bandwidth": rate}).waits
         assert (waits.start_s, waits.request_s) == seconds, (store, delay, rate)
+
+
+# --- a service of the user: its arguments, what its members answer ----------------------------------------------------
+
+network = fake_servers.network
+
+
+def of_service(folder: Path, **store: Any) -> Plan:
+    return planned(folder, {**SERVICE, **store})
+
+
+def test_what_a_file_says_is_what_counts(tmp_path: Path) -> None:
+    plan, program = of_service(tmp_path), read_program(Path(PROGRAM))
+    assert plan.store.image.binary == program and plan.store.version == program.short
+    assert plan_values(plan)["http"]["binary_sha256"] == program.sha256
+    others: list[dict[str, Any]] = [{"port": 8081}, {"arguments": []}, {"missing": [404, 410]}, {"health": "/x"}]
+    for other in (*others, {"put": "/v0/entity?id={key}&ack=3"}):
+        assert config_hash(plan) != config_hash(of_service(tmp_path, **other)), other
+    assert config_hash(plan) == config_hash(of_service(tmp_path, missing=404))
+
+
+def of(found: list[Service]) -> list[MemberPlace]:
+    """Each reached as a service on another machine is."""
+    return places_of("http", (one.connection for one in found))
+
+
+@simulated()
+def test_a_member_that_reads_nothing_is_not_ready(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read may ask other members: 500 stands for one that waits for those in vain, so it is no ping."""
+    monkeypatch.setattr(members.Member, "start", lambda member, deadline: None)
+    found = services(network, 2)
+    found[1].refused = "/v0/"
+    cluster = of_service(tmp_path).store.cluster(of(found))
+    assert cluster.pings() == {} and cluster.leadership() == Leadership("http1", None)
+    cluster.close()
+    cluster = of_service(tmp_path, health="/status").store.cluster(of(found))
+    pings = cluster.pings()
+    assert list(pings) == ["http1", "http2"] and pings["http1"].request.startswith(b"GET /status HTTP/1.1\r\n")
+    assert cluster.leadership() == Leadership("http1", None) and not cluster.answers(0.2)
+    with pytest.raises(RunError, match="not ready after 3 s: no answer to a read from every member"):
+        cluster.waits = Waits(start_s=3.0)
+        cluster.start()
+    found[1].refused = None
+    cluster.waits = Waits(start_s=2.0)
+    assert cluster.start() == Leadership("http1", None)
+    cluster.close()
+
+
+@simulated()
+def test_reads_of_many_keys_have_one_limit_together(network: Network, tmp_path: Path) -> None:
+    """Else the last one had the whole time for itself."""
+    (one,) = services(network, 1)
+    one.takes_s = 0.5
+    (member,) = of_service(tmp_path).store.cluster(of([one])).members
+    assert len(member.values("k/", ["k/1", "k/2", "k/3"], 2.0)) == 3 and one.connections == 1
+    assert list(dict.fromkeys(one.limits_s)) == [2.0, 1.5, 1.0]
+    with pytest.raises(RunError, match="4 of 9 keys were read within 2 s"):
+        member.values("k/", [f"k/{number}" for number in range(9)], 2.0)
