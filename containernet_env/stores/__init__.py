@@ -1,1 +1,1 @@
-"""Stores under test: the base classes, and a module or package for each store."""
+"""Stores under test: the base classes, and a module for each store."""
