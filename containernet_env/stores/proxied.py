@@ -17,7 +17,7 @@ from containernet_env.stores import consul, etcd, zookeeper
 from containernet_env.stores.cluster import Cluster, MemberPlace, MemberStatus, OwnHistory, Written
 from containernet_env.stores.etcd import Etcd, EtcdCluster, EtcdMember
 from containernet_env.stores.store import RANGES, ImageParts, Lacking, LoadTerms, MemberStart, Timing, WriteSizes
-from containernet_env.stores.zookeeper import ZooKeeper
+from containernet_env.stores.zookeeper import ZnodeReader, ZooKeeper
 
 # proxy_image/start-etcd-and-proxy.
 _ENDED = re.compile(r"^the proxy ended with status ([0-9]+)$", re.MULTILINE)
@@ -49,15 +49,8 @@ class ProxiedMember(EtcdMember):
         return one_line(f"the proxy ended: {': '.join(filter(None, (how_ended(status), words)))}")
 
 
-class ZetcdMember(ProxiedMember):
-    client_port = zookeeper.CLIENT_PORT
-    ping_request = zookeeper.RUOK
-
-    def read(self, timeout_s: float) -> None:
-        zookeeper.consistent_read(self.connection, timeout_s)
-
-    def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
-        return zookeeper.values(self.connection, keys, timeout_s)
+class ZetcdMember(ZnodeReader, ProxiedMember):
+    pass
 
 
 class CetcdMember(ProxiedMember):

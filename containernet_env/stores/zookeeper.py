@@ -136,26 +136,6 @@ _VOTER = re.compile(rb"^server\.([0-9]+)=(?![^;\n]*:observer)", re.MULTILINE)
 _SPECIAL = (".", "..", "zookeeper")
 
 
-def consistent_read(connection: Connection, timeout_s: float) -> None:
-    """Have a member sync with its leader, in a session of its own, which most members have to agree on.
-
-    Raises ``RunError`` if that fails or takes longer than ``timeout_s``.
-    """
-    with synced(connection, timeout_s):
-        pass
-
-
-def values(connection: Connection, keys: Collection[str], timeout_s: float, chroot: str = "") -> list[Written]:
-    """The value of each key below a znode after a sync, in one session, with the transaction that wrote it.
-
-    The member has everything that was committed before, since a majority has agreed on the session by then. Raises
-    ``RunError`` as ``consistent_read`` does.
-    """
-    with synced(connection, timeout_s) as session:
-        read = ((key, session.read(f"{chroot}{path_of(key)}") or (None, 0)) for key in keys)
-        return [Written.of(transaction, key, value) for key, (value, transaction) in read]
-
-
 def path_of(key: str) -> str:
     """The path of a key's znode, as the load has it: every byte that is no plain character is ``%`` and two digits."""
     escaped = "".join(chr(c) if 32 <= c < 127 and c not in b"/%" else f"%{c:02X}" for c in key.encode())
@@ -350,9 +330,25 @@ _JAVA = re.compile(r"^(?:Error: |Exception in thread )(.*)$", re.MULTILINE)
 # --- members ----------------------------------------------------------------------------------------------------------
 
 
-class ZooKeeperMember(cluster.Member):
+class ZnodeReader(cluster.Member):
+    """A member that serves ZooKeeper's protocol. It is read in sessions, on which most members have to agree."""
+
     client_port = CLIENT_PORT
     ping_request = RUOK
+
+    def read(self, timeout_s: float) -> None:
+        with synced(self.connection, timeout_s):
+            pass
+
+    def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
+        # In one session, after a sync: the member has everything that was committed before.
+        chroot = chroot_of(self.prefix)
+        with synced(self.connection, timeout_s) as session:
+            read = ((key, session.read(f"{chroot}{path_of(key)}") or (None, 0)) for key in keys)
+            return [Written.of(transaction, key, value) for key, (value, transaction) in read]
+
+
+class ZooKeeperMember(ZnodeReader):
     log_form: ClassVar[LogForm] = LOG
 
     def status(self, timeout_s: float = QUERY_S) -> MemberStatus:
@@ -364,12 +360,6 @@ class ZooKeeperMember(cluster.Member):
             return bool(query(self.connection, RUOK.decode(), QUERY_S))
         except RunError:
             return False
-
-    def read(self, timeout_s: float) -> None:
-        consistent_read(self.connection, timeout_s)
-
-    def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
-        return values(self.connection, keys, timeout_s, chroot_of(self.prefix))
 
     def counters(self, timeout_s: float) -> Counters:
         if not (found := parse_mntr(query(self.connection, "mntr", timeout_s))):

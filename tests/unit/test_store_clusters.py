@@ -32,12 +32,10 @@ from containernet_env.stores.replicas import Replicas, sources_hash
 from containernet_env.stores.zookeeper import (
     ZooKeeperCluster,
     ZooKeeperMember,
-    consistent_read,
     parse_mntr,
     parse_srvr,
     path_of,
     query,
-    values,
 )
 from tests.simulated_time import START_NS, World, simulated
 from tests.unit import fake_servers
@@ -289,16 +287,20 @@ SYNCED = buffer(struct.pack(">iqi", 1, 5, 0) + struct.pack(">i", 1) + b"/")
 CLOSED = buffer(struct.pack(">iqi", 2, 6, 0))
 
 
+def member(connection: Scripted) -> ZooKeeperMember:
+    return Members(connection).members[0]
+
+
 @simulated()
 def test_a_consistent_read_is_a_session_and_a_sync(world: World) -> None:
     server = Scripted((49, SESSION), (17, SYNCED), (12, CLOSED))
-    consistent_read(server, 5.0)
+    member(server).read(5.0)
     assert struct.unpack(">iiqiq", server.heard[:28]) == (45, 0, 0, 10_000, 0)
     assert server.heard[49:66] == buffer(struct.pack(">iii", 1, 9, 1) + b"/")
     no_root = buffer(struct.pack(">iqi", 1, 5, -101))
-    consistent_read(Scripted((49, SESSION), (17, no_root), (12, CLOSED)), 5.0)
+    member(Scripted((49, SESSION), (17, no_root), (12, CLOSED))).read(5.0)
     with pytest.raises(RunError, match="a session of ZooKeeper failed: timed out"):
-        consistent_read(Scripted((1000, b"")), 5.0)
+        member(Scripted((1000, b""))).read(5.0)
     with pytest.raises(RunError, match="ruok: timed out"):
         query(Scripted((1000, b"")), "ruok", 2.0)
     assert world.now_ns - START_NS == 7 * 10**9
@@ -323,9 +325,9 @@ def test_a_member_that_misbehaves_is_an_error() -> None:
     for steps, words in cases:
         with pytest.raises(RunError, match=words):
             if steps[0][0] == 15:
-                values(Scripted((49, SESSION), (17, SYNCED), *steps), ["d"], 5.0)
+                member(Scripted((49, SESSION), (17, SYNCED), *steps)).values("", ["d"], 5.0)
             else:
-                consistent_read(Scripted(*steps), 5.0)
+                member(Scripted(*steps)).read(5.0)
 
 
 def found(xid: int, data: bytes, mzxid: int) -> bytes:
@@ -340,7 +342,7 @@ FINAL_CLOSED = buffer(struct.pack(">iqi", 4, 6, 0))
 
 def test_keys_are_read_in_one_session_after_a_sync() -> None:
     server = Scripted((49, SESSION), (17, SYNCED), (25, found(2, b"x" * 100, 77)), (19, MISSING), (12, FINAL_CLOSED))
-    assert values(server, ["d/000", "d"], 5.0) == [Written(77, "d/000", "x" * 32), Written(0, "d", None)]
+    assert member(server).values("", ["d/000", "d"], 5.0) == [Written(77, "d/000", "x" * 32), Written(0, "d", None)]
     get = struct.pack(">iii", 2, 4, 8) + b"/d%2F000" + b"\0"
     assert server.heard[66:].startswith(buffer(get)) and server.heard.endswith(buffer(struct.pack(">ii", 4, -11)))
     # Znodes are named as the load names them.
