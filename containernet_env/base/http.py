@@ -1,4 +1,4 @@
-"""One HTTP request over an open socket: its whole answer, or an answer that is read as it comes."""
+"""HTTP requests: whole answers, answers that are read as they come, and several requests over one connection."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import http.client
 import json
 import socket
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any
 
 from containernet_env.base.errors import RunError
 
 # No answer of a member or of the benchmark server is anywhere near this; more is refused, not read.
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
+_ERROR_BYTES = 200
 # OpenSSL's words (ssl.SSLError.reason) for a peer that answers something that is no TLS.
 _NO_TLS = frozenset(
     {
@@ -40,57 +43,100 @@ class NoAnswerError(RunError):
     """The connection was refused, broken, or silent past its deadline."""
 
 
-@contextmanager
-def sent(
-    connected: socket.socket,
-    method: str,
-    path: str,
-    body: Any = None,
-    headers: Mapping[str, str] | None = None,
-    host: str = "localhost",
-) -> Iterator[http.client.HTTPResponse]:
-    """Send one request over a connection, which is closed at the end, and give the answer to read.
+class Connection(ABC):
+    """Requests to one server, each over a connection of its own, which crosses no emulated link.
 
-    ``body`` is sent as JSON, ``headers`` besides. Raises ``OSError`` and ``http.client.HTTPException``.
+    ``timeout_s`` bounds the connection and each wait for data. Raises ``HttpError`` for any status other than 2xx and
+    ``NoAnswerError`` if there is no complete answer.
     """
-    connection = http.client.HTTPConnection(host)
-    connection.sock = connected
-    try:
-        payload = None if body is None else json.dumps(body).encode()
-        connection.request(method, path, payload, {"Content-Type": "application/json", **(headers or {})})
-        yield connection.getresponse()
-    finally:
-        connection.close()
 
-
-def decoded(status: int, data: bytes, request: str) -> Any:
-    """The answer's JSON. Raises HttpError for any status other than 2xx and NoAnswerError where it is not JSON.
-
-    ``request`` names it in messages.
-    """
-    try:
-        answer = json.loads(data) if data else None
-    except ValueError:
-        answer = None
-    if not 200 <= status < 300:
-        text = answer["error"] if isinstance(answer, dict) and isinstance(answer.get("error"), str) else None
-        raise HttpError(status, answer, text or data[:200].decode(errors="replace").strip())
-    if data and answer is None:
-        raise NoAnswerError(f"{request}: the answer is not JSON: {data[:80]!r}")
-    return answer
-
-
-class Connection(Protocol):
-    """A connection to one member, whatever network it is in; its requests cross no emulated link."""
+    host: str
+    authority = "localhost"
+    """The value of the Host header."""
+    headers: Mapping[str, str] = MappingProxyType({})
+    """Further headers of each request, which may be secret."""
 
     def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
-        """One HTTP request and its decoded answer; ``timeout_s`` bounds each wait. Raises ``RunError``."""
+        """Send one request, with ``body`` as JSON; return the decoded JSON answer."""
+        status, data = self._request(port, method, path, body, timeout_s)
+        try:
+            answer = json.loads(data) if data else None
+        except ValueError:
+            answer = None
+        if not 200 <= status < 300:
+            text = answer["error"] if isinstance(answer, dict) and isinstance(answer.get("error"), str) else None
+            raise HttpError(status, answer, text or _text(data))
+        if data and answer is None:
+            raise NoAnswerError(f"{self._named(method, path, port)}: the answer is not JSON: {data[:80]!r}")
+        return answer
 
     def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
-        """The answer to a GET as it is; ``timeout_s`` bounds each wait. Raises ``RunError``."""
+        """Send a GET; return the body of the answer."""
+        status, data = self._request(port, "GET", path, None, timeout_s)
+        if not 200 <= status < 300:
+            raise HttpError(status, None, _text(data))
+        return data
 
-    def open(self, port: int, *, timeout_s: float) -> socket.socket:
-        """A TCP connection to a port of the member. Raises ``RunError``."""
+    @contextmanager
+    def stream(
+        self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float
+    ) -> Iterator[http.client.HTTPResponse]:
+        """As ``request_json``, with an answer that is read as it comes; ``RunError`` also where that fails within."""
+        with self._errors(f"{method} {path}"), self._sent(port, method, path, body, timeout_s) as answer:
+            if not 200 <= answer.status < 300:
+                raise RunError(f"{method} {path}: HTTP {answer.status}: {_text(answer.read(_ERROR_BYTES))}")
+            yield answer
+
+    def open(self, port: int = 0, *, timeout_s: float | None) -> socket.socket:
+        """A connection to ``port``. Raises ``NoAnswerError`` if nothing listens there."""
+        with self._errors(self._place(port) or self.host):
+            return self._connect(port, timeout_s)
+
+    def _request(self, port: int, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, bytes]:
+        request = self._named(method, path, port)
+        with self._errors(request), self._sent(port, method, path, body, timeout_s) as answer:
+            status, data = answer.status, answer.read(MAX_ANSWER_BYTES + 1)
+        if len(data) > MAX_ANSWER_BYTES:
+            raise NoAnswerError(f"{request}: answer of more than {MAX_ANSWER_BYTES} bytes")
+        return status, data
+
+    @contextmanager
+    def _sent(
+        self, port: int, method: str, path: str, body: Any, timeout_s: float
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Send one request over a connection that is closed at the end. Raises ``OSError`` and ``HTTPException``."""
+        connection = http.client.HTTPConnection(self.authority)
+        connection.sock = self._connect(port, timeout_s)
+        try:
+            payload = None if body is None else json.dumps(body).encode()
+            connection.request(method, path, payload, {"Content-Type": "application/json", **self.headers})
+            yield connection.getresponse()
+        finally:
+            connection.close()
+
+    @abstractmethod
+    def _connect(self, port: int, timeout_s: float | None) -> socket.socket:
+        """An open connection. Raises ``OSError``."""
+
+    def _place(self, port: int) -> str:
+        """The port in messages; empty where there is only one."""
+        return ""
+
+    def _named(self, method: str, path: str, port: int) -> str:
+        return " on ".join(filter(None, (f"{method} {path}", self._place(port))))
+
+    @contextmanager
+    def _errors(self, subject: str) -> Iterator[None]:
+        """Raise errors of the connection as ``NoAnswerError``, after ``subject`` and a colon."""
+        try:
+            yield
+        except (OSError, http.client.HTTPException) as error:
+            text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise NoAnswerError(f"{subject}: {text}") from error
+
+
+def _text(data: bytes) -> str:
+    return data[:_ERROR_BYTES].decode(errors="replace").strip()
 
 
 class KeptConnection(AbstractContextManager["KeptConnection"]):
@@ -176,21 +222,3 @@ def _words(error: Exception) -> str:
         return f"answers something that is no HTTP: {str(error)[:60].strip() or type(error).__name__!r}"
     text = error.strerror if isinstance(error, OSError) else None
     return f"answers nothing: {(text or str(error) or type(error).__name__).lower()}"
-
-
-_ERROR_BYTES = 200
-
-
-@contextmanager
-def streamed(
-    connected: socket.socket, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
-) -> Iterator[http.client.HTTPResponse]:
-    """As ``sent``; raises RunError for any status other than 2xx, and where reading fails within."""
-    try:
-        with sent(connected, method, path, body, headers) as answer:
-            if not 200 <= answer.status < 300:
-                text = answer.read(_ERROR_BYTES).decode(errors="replace").strip()
-                raise RunError(f"{method} {path}: HTTP {answer.status}: {text}")
-            yield answer
-    except (OSError, http.client.HTTPException) as error:
-        raise RunError(f"{method} {path}: {str(error) or type(error).__name__}") from error

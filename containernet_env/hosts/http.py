@@ -2,83 +2,26 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import socket
 import ssl
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from containernet_env.base import clock
-from containernet_env.base.http import MAX_ANSWER_BYTES, HttpError, NoAnswerError, decoded, is_no_tls, sent, worded
+from containernet_env.base.http import Connection, is_no_tls, worded
 from containernet_env.hosts import netns
+from containernet_env.stores.external import ExternalConnection
 
 
-class HttpConnection(ABC):
-    """Requests to one server, each over a connection of its own; see ``stores.protocol.Connection``.
-
-    ``timeout_s`` bounds the connection and each wait for data. Raises ``HttpError`` for any status other than 2xx and
-    ``NoAnswerError`` if there is no complete answer.
-    """
-
-    host: str
-    authority = "localhost"
-    """The value of the Host header."""
-    headers: Mapping[str, str] = MappingProxyType({})
-    """Further headers of each request, which may be secret."""
-
-    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
-        """Send one request, with ``body`` as JSON; return the decoded JSON answer."""
-        return decoded(*self._request(port, method, path, body, timeout_s), self._named(method, path, port))
-
-    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
-        """Send a GET; return the body of the answer."""
-        status, data = self._request(port, "GET", path, None, timeout_s)
-        if not 200 <= status < 300:
-            raise HttpError(status, None, data[:200].decode(errors="replace").strip())
-        return data
-
-    def open(self, port: int = 0, *, timeout_s: float | None) -> socket.socket:
-        """A connection to ``port``. Raises ``NoAnswerError`` if nothing listens there."""
-        with self._errors(self._place(port) or self.host):
-            return self._connect(port, timeout_s)
-
-    def _request(self, port: int, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, bytes]:
-        request = self._named(method, path, port)
-        with self._errors(request):
-            connected = self._connect(port, timeout_s)
-            with sent(connected, method, path, body, self.headers, self.authority) as answer:
-                status, data = answer.status, answer.read(MAX_ANSWER_BYTES + 1)
-        if len(data) > MAX_ANSWER_BYTES:
-            raise NoAnswerError(f"{request}: answer of more than {MAX_ANSWER_BYTES} bytes")
-        return status, data
-
-    @abstractmethod
-    def _connect(self, port: int, timeout_s: float | None) -> socket.socket:
-        """An open connection. Raises ``OSError``."""
-
-    def _place(self, port: int) -> str:
-        """The port in messages; empty where there is only one."""
-        return ""
-
-    def _named(self, method: str, path: str, port: int) -> str:
-        return " on ".join(filter(None, (f"{method} {path}", self._place(port))))
-
-    @contextmanager
-    def _errors(self, subject: str) -> Iterator[None]:
-        """Raise errors of the connection as ``NoAnswerError``, after ``subject`` and a colon."""
-        try:
-            yield
-        except netns.ProcessGoneError as error:
-            raise NoAnswerError(f"{subject}: host {self.host} has ended") from error
-        except (OSError, http.client.HTTPException) as error:
-            text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise NoAnswerError(f"{subject}: {text}") from error
+def _socket_in(pid: int, family: int, host: str) -> socket.socket:
+    """A socket in the network namespace of a process of ``host``. Raises ``OSError``."""
+    try:
+        return netns.socket_in(pid, family, socket.SOCK_STREAM)
+    except netns.ProcessGoneError as error:
+        raise ConnectionError(f"host {host} has ended") from error
 
 
 def _connected(made: socket.socket, address: Any, timeout_s: float | None) -> socket.socket:
@@ -102,7 +45,7 @@ def _within_tls(connected: socket.socket, tls: ssl.SSLContext | None, host: str)
 
 
 @dataclass(frozen=True, slots=True)
-class NamespaceConnection(HttpConnection):
+class NamespaceConnection(Connection):
     """Connections to the ports of one host, by the pid of a process in its network namespace; ``host`` is its name.
 
     With ``tls`` its ports speak TLS, with a certificate for 127.0.0.1.
@@ -113,7 +56,7 @@ class NamespaceConnection(HttpConnection):
     tls: ssl.SSLContext | None = None
 
     def _connect(self, port: int, timeout_s: float | None) -> socket.socket:
-        made = _connected(netns.socket_in(self.pid, socket.AF_INET, socket.SOCK_STREAM), ("127.0.0.1", port), timeout_s)
+        made = _connected(_socket_in(self.pid, socket.AF_INET, self.host), ("127.0.0.1", port), timeout_s)
         return _within_tls(made, self.tls, "127.0.0.1")
 
     def _place(self, port: int) -> str:
@@ -121,7 +64,7 @@ class NamespaceConnection(HttpConnection):
 
 
 @dataclass(frozen=True, slots=True)
-class UnixConnection(HttpConnection):
+class UnixConnection(Connection):
     """Connections to one Unix socket, whichever port a caller names; ``host`` is its server's name in messages.
 
     ``place``: its file, or its abstract name (unix(7)) in the network namespace of the process ``pid``.
@@ -133,9 +76,7 @@ class UnixConnection(HttpConnection):
 
     def _connect(self, port: int, timeout_s: float | None) -> socket.socket:
         if not isinstance(self.place, Path):
-            return _connected(
-                netns.socket_in(self.pid, socket.AF_UNIX, socket.SOCK_STREAM), f"\0{self.place}", timeout_s
-            )
+            return _connected(_socket_in(self.pid, socket.AF_UNIX, self.host), f"\0{self.place}", timeout_s)
         # An address has 108 bytes at most, whatever the length of the folder's path.
         folder = os.open(self.place.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -145,7 +86,7 @@ class UnixConnection(HttpConnection):
 
 
 @dataclass(frozen=True, slots=True)
-class TcpConnection(HttpConnection):
+class TcpConnection(ExternalConnection):
     """Connections to ``port`` of a host over the network, whichever port a caller names.
 
     Messages describe the problem in a few words, without the address.
@@ -192,8 +133,3 @@ class TcpConnection(HttpConnection):
     def authority(self) -> str:  # type: ignore[override]
         """The value of the Host header."""
         return self.host
-
-    @contextmanager
-    def _errors(self, subject: str) -> Iterator[None]:
-        with worded():
-            yield

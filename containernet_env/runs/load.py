@@ -13,7 +13,7 @@ from typing import Any
 
 from containernet_env.base import assets, clock
 from containernet_env.base.errors import RunError
-from containernet_env.base.http import Connection, HttpError, NoAnswerError, streamed
+from containernet_env.base.http import Connection, HttpError, NoAnswerError
 from containernet_env.hosts.http import UnixConnection
 from containernet_env.model import load_contract as contract
 from containernet_env.model.load_result import SCHEMA, LoadResult
@@ -262,8 +262,7 @@ class BenchmarkServer:
 
     def history(self) -> Iterator[bytes]:
         """The history of the last benchmark that kept one, compressed, in pieces. Raises RunError."""
-        connection = self._connection.open(_ONLY_PORT, timeout_s=QUESTION_TIMEOUT_S)
-        with streamed(connection, "GET", _HISTORY_PATH) as answer:
+        with self._connection.stream(_ONLY_PORT, "GET", _HISTORY_PATH, timeout_s=QUESTION_TIMEOUT_S) as answer:
             while piece := answer.read(_PIECE_BYTES):
                 yield piece
             if answer.length:

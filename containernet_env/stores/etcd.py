@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 
 from containernet_env.base import assets, clock
 from containernet_env.base.errors import ConfigError, Problem, RunError
-from containernet_env.base.http import Connection, HttpError, streamed
+from containernet_env.base.http import Connection, HttpError
 from containernet_env.base.units import parse_size
 from containernet_env.base.work import persistently
 from containernet_env.model import kinds
@@ -122,20 +122,17 @@ _SILENCE_S = 10.0
 _LINE_BYTES = 256 << 20
 
 
-def events(
-    connection: Connection, prefix: str, since: int, timeout_s: float, headers: Mapping[str, str] | None = None
-) -> Iterator[Written]:
+def events(connection: Connection, prefix: str, since: int, timeout_s: float) -> Iterator[Written]:
     """Every write of keys that start with ``prefix``, at revisions from ``since`` up to the present, in order.
 
-    ``headers`` are sent besides. Raises RunError if some of them are compacted, and once ``timeout_s`` are over.
+    Raises RunError if some of them are compacted, and once ``timeout_s`` are over.
     """
     deadline = clock.monotonic() + timeout_s
     _, last = last_write(connection, prefix, timeout_s)
     if last < since:
         return
-    made = connection.open(CLIENT_PORT, timeout_s=_SILENCE_S)
     request = {"create_request": {**span(prefix), "start_revision": str(since)}}
-    with streamed(made, "POST", _WATCH, request, headers) as answer:
+    with connection.stream(CLIENT_PORT, "POST", _WATCH, request, timeout_s=_SILENCE_S) as answer:
         while True:
             if clock.monotonic() > deadline:
                 raise RunError(f"the store's history could not be read within {timeout_s:g} s")
@@ -290,8 +287,7 @@ class EtcdCluster(cluster.Cluster[EtcdMember]):
 
     def written(self, prefix: str, since: int, keys: Collection[str], timeout_s: float) -> OwnHistory:
         connection = persistently(self._answering, self.patience_s).connection
-        headers = connection.headers if isinstance(connection, LoggedIn) else {}
-        return OwnHistory(events(connection, prefix, since, timeout_s, headers))
+        return OwnHistory(events(connection, prefix, since, timeout_s))
 
     def _answering(self) -> EtcdMember:
         for member, status in self.statuses().items():
@@ -325,52 +321,42 @@ _COMMON_NAME = (
 )
 
 
-class LoggedIn:
-    """A ``Connection`` whose requests carry a user's token; a new one where etcd has forgotten it. From any thread."""
+class LoggedIn(Connection):
+    """A connection whose requests carry a user's token; a new one where etcd has forgotten it. From any thread."""
 
-    def __init__(self, connection: external.ExternalConnection, login: external.Login | None) -> None:
-        self._connection = connection
-        self._login = login
-        self.headers: dict[str, str] = {}
-        """The headers of each request."""
+    _errors = external.ExternalConnection._errors
+
+    def __init__(self, connection: external.ExternalConnection, login: external.Login) -> None:
+        self._connection, self._login = connection, login
+        self.host, self.authority = connection.host, connection.authority
 
     def log_in(self, timeout_s: float = external.REQUEST_S) -> None:
-        """Get a new token, where there is a user. Raises RunError."""
-        if self._login is None:
-            return
+        """Get a new token. Raises RunError."""
         body = {"name": self._login.user, "password": self._login.password}
         answer = self._connection.request_json(CLIENT_PORT, "POST", _LOGIN, body, timeout_s=timeout_s)
         try:
-            token = str(answer["token"])
+            self.headers = {"Authorization": str(answer["token"])}
         except (KeyError, TypeError) as error:
             raise RunError("it answers a login without a token: is it a member of etcd?") from error
-        self.headers = {"Authorization": token}
 
     def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
-        def request() -> Any:
-            connection = self._connection.with_headers(self.headers)
-            return connection.request_json(port, method, path, body, timeout_s=timeout_s)
-
-        if self._login is not None and not self.headers:
+        if not self.headers:
             self.log_in(timeout_s)
         try:
-            return request()
+            return super().request_json(port, method, path, body, timeout_s=timeout_s)
         except HttpError as error:
-            if self._login is None or not any(words in str(error) for words in _OLD_TOKENS):
+            if not any(words in str(error) for words in _OLD_TOKENS):
                 raise
         self.log_in(timeout_s)
-        return request()
+        return super().request_json(port, method, path, body, timeout_s=timeout_s)
 
-    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
-        return self._connection.with_headers(self.headers).request_bytes(port, path, timeout_s=timeout_s)
-
-    def open(self, port: int, *, timeout_s: float) -> socket.socket:
+    def _connect(self, port: int, timeout_s: float | None) -> socket.socket:
         return self._connection.open(port, timeout_s=timeout_s)
 
 
 class ExternalEtcd(external.ExternalCluster[EtcdMember], EtcdCluster):
-    def _access(self, connection: external.ExternalConnection) -> LoggedIn:
-        return LoggedIn(connection, self._login)
+    def _access(self, connection: external.ExternalConnection) -> Connection:
+        return connection if self._login is None else LoggedIn(connection, self._login)
 
     def _look_at(
         self, member: EtcdMember, look: external.MemberLook, connection: external.ExternalConnection, timeout_s: float

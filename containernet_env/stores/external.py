@@ -6,12 +6,13 @@ Members are reached at their endpoints alone, over the same network as the load.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.http import Connection, HttpError
+from containernet_env.base.http import Connection, HttpError, worded
 from containernet_env.base.programs import LastWords, last_words
 from containernet_env.base.work import side_by_side
 from containernet_env.model.config import Config
@@ -26,17 +27,24 @@ REQUEST_S = 10.0
 # --- connections ------------------------------------------------------------------------------------------------------
 
 
-class ExternalConnection(Connection, Protocol):
-    """A connection to one endpoint; there is one port, whichever a caller names.
+class ExternalConnection(Connection):
+    """Connections to one endpoint; there is one port, whichever a caller names.
 
-    Errors describe the fault in a few words that can follow the endpoint.
+    Messages describe the problem in a few words that can follow the endpoint, without the address.
     """
 
+    @abstractmethod
     def with_headers(self, headers: Mapping[str, str]) -> ExternalConnection:
-        """The same, whose requests all have these headers, which may be secret."""
+        """The same with these headers."""
 
+    @abstractmethod
     def speaks_tls(self, timeout_s: float) -> bool:
-        """Whether that endpoint uses TLS, whatever program it is; nothing is sent over it."""
+        """Whether the endpoint speaks TLS, whatever its certificate; sends nothing over it."""
+
+    @contextmanager
+    def _errors(self, subject: str) -> Iterator[None]:
+        with worded():
+            yield
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
+from containernet_env.base.http import NoAnswerError
 from containernet_env.config.topologies import load_config
 from containernet_env.hosts import http as netns_http
-from containernet_env.hosts.http import NamespaceConnection, NoAnswerError, TcpConnection
+from containernet_env.hosts.http import NamespaceConnection, TcpConnection
 from containernet_env.model.backends import ProfileKind
 from containernet_env.model.config import EtcdSettings
 from containernet_env.runs import follow

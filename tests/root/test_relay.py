@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from containernet_env.base.http import HttpError, NoAnswerError
 from containernet_env.hosts import netns
-from containernet_env.hosts.http import HttpError, NamespaceConnection, NoAnswerError, UnixConnection
+from containernet_env.hosts.http import NamespaceConnection, UnixConnection
 from containernet_env.hosts.netns import ThrowawayNamespace
 from containernet_env.runs.load import Relay
 from tests.deadline import HANG_S

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.hosts.http import HttpError, NoAnswerError
+from containernet_env.base.http import HttpError, NoAnswerError
 from containernet_env.model.findings import load_findings
 from containernet_env.model.load_result import SCHEMA, LoadResult
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario, Span, Warmup

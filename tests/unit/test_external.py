@@ -178,7 +178,7 @@ def test_a_row_has_what_was_measured_and_nothing_of_hosts_and_links(tmp_path: Pa
 def test_what_is_no_member_of_etcd_or_a_learner_is_an_error_and_no_traceback(tmp_path: Path) -> None:
     host, answers = SimpleNamespace(name="etcd1"), ({}, [], None, {"header": {}})
     for answer in (*answers, {"header": {"member_id": "1"}, "raftTerm": "x"}):
-        connection: Any = SimpleNamespace(request_json=lambda *_, answer=answer, **__: answer)
+        connection: Any = SimpleNamespace(request_json=lambda *_, answer=answer, **__: answer, host="", authority="")
         with pytest.raises(RunError, match="is it a member of etcd"):
             EtcdMember(MemberPlace(host, "10.0.0.1", connection)).status()  # type: ignore[arg-type]
         with pytest.raises(RunError, match="without a token"):
@@ -193,7 +193,6 @@ def test_what_is_no_member_of_etcd_or_a_learner_is_an_error_and_no_traceback(tmp
             return learner
 
         connection = SimpleNamespace(request_json=request_json)
-        connection.with_headers = lambda headers, held=connection: held
         (problem,) = store_of(config).external(config, [connection], None, OwnKeys("p/")).look(1.0).problems
         assert problem.startswith("http://10.0.0.9:2379 is a learner, which takes no writes and no linearizable reads")
 

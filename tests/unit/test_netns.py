@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from containernet_env.base.errors import RunError
+from containernet_env.base.http import NoAnswerError
 from containernet_env.hosts import netns
-from containernet_env.hosts.http import NamespaceConnection, NoAnswerError
+from containernet_env.hosts.http import NamespaceConnection
 from containernet_env.network.interface import too_many_neighbours
 
 

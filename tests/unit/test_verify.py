@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from containernet_env.base import programs
 from containernet_env.base.errors import ConfigError, RunError
+from containernet_env.base.http import Connection
 from containernet_env.cli import group, results
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.model.load_result import LoadResult
@@ -183,7 +184,7 @@ def test_the_run_directory_holds_whole_histories_only(tmp_path):
     assert (kept.name, kept.read_bytes()) == ("01-a.jsonl.gz", b"onetwo")
 
 
-class Gateway:
+class Gateway(Connection):
     """A member's JSON gateway: ``request_json`` answers a range, a connection the lines of a watch, or raw bytes."""
 
     def __init__(self, last: int, *lines: Any, head: bytes = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n") -> None:
@@ -197,7 +198,7 @@ class Gateway:
         kvs = {"kvs": [{"mod_revision": str(self.last)}]} if self.last else {}
         return {"header": {"revision": "99"}, **kvs}
 
-    def open(self, port: int, *, timeout_s: float) -> Any:
+    def _connect(self, port: int, timeout_s: float | None) -> Any:
         return SimpleNamespace(sendall=self.send, makefile=lambda mode: io.BytesIO(self._answer), close=lambda: None)
 
     def send(self, data: bytes) -> None:
