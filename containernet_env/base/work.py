@@ -82,11 +82,13 @@ class Stop:
         yield
 
 
-class Stage(Protocol):
-    """One stage in progress."""
+class Stage:
+    """One stage in progress; ``text`` is its result, which is shown when it ends."""
+
+    text = ""
 
     def done(self, text: str) -> None:
-        """The result of the stage, shown when it ends."""
+        self.text = text
 
 
 class Progress(Protocol):

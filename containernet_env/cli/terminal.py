@@ -17,7 +17,7 @@ from rich.text import Text
 
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, Interrupted
-from containernet_env.base.work import STOP_SIGNALS, RemainingTime, Stop, stop_behind
+from containernet_env.base.work import STOP_SIGNALS, RemainingTime, Stage, Stop, stop_behind
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -82,15 +82,6 @@ def rate_text(requests_per_s: float | None) -> str:
     return f"{requests_per_s:,.0f}" if requests_per_s >= 100 else f"{requests_per_s:.1f}"
 
 
-class ShownStage:
-    """One stage of `StageLines`."""
-
-    text = ""
-
-    def done(self, text: str) -> None:
-        self.text = text
-
-
 class StageLines:
     """Reports stages, which may overlap: a line for each ended one, and on a terminal the running ones below them.
 
@@ -107,9 +98,9 @@ class StageLines:
         self._status: Status | None = None
 
     @contextmanager
-    def stage(self, name: str, seconds: float | None = None) -> Iterator[ShownStage]:
+    def stage(self, name: str, seconds: float | None = None) -> Iterator[Stage]:
         """A stage, or one that took ``seconds``. One that ends without an error shows its line."""
-        began, stage = clock.monotonic(), ShownStage()
+        began, stage = clock.monotonic(), Stage()
         if seconds is None:
             self._change(self._stages.append, name)
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -52,23 +51,13 @@ class Silent(RunProgress):
     @contextmanager
     def stage(self, name: str, seconds: float | None = None) -> Iterator[Stage]:
         """See ``Progress``."""
-        yield _Stage(lambda text: None)
+        yield Stage()
 
     def note(self, text: str) -> None:
         """See ``Progress``."""
 
 
 _TOLD = ("note", "matrix_started", "scenario_started", "probe_started", "scenario_progress", "scenario_ended")
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """A stage whose result is passed to ``tell``."""
-
-    tell: Callable[[str], object]
-
-    def done(self, text: str) -> None:
-        self.tell(text)
 
 
 class Guarded(Silent):
@@ -88,16 +77,15 @@ class Guarded(Silent):
     @contextmanager
     def stage(self, name: str, seconds: float | None = None) -> Iterator[Stage]:
         """See ``Progress``; an exception of the work in it passes."""
-        shown = ExitStack()  # which gets the exception, too
-        stages: list[Stage] = []
+        shown, stage = ExitStack(), Stage()  # the former gets the exception, too
 
-        def done(text: str) -> None:
-            for stage in stages:
-                stage.done(text)
+        def begin() -> None:
+            inner = shown.enter_context(self._progress.stage(name, seconds))
+            shown.callback(lambda: inner.done(stage.text))
 
-        self._guard(lambda: stages.append(shown.enter_context(self._progress.stage(name, seconds))))
+        self._guard(begin)
         try:
-            yield _Stage(lambda text: self._guard(partial(done, text)))
+            yield stage
         except BaseException as error:
             self._guard(partial(shown.__exit__, type(error), error, error.__traceback__))
             raise
