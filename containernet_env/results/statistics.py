@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-_COMPRESSED, _PLAIN, _COOKIE_MASK = 0x1C849304, 0x1C849303, ~0xF0
+_COMPRESSED, _PLAIN = 0x1C849314, 0x1C849313
 _HEADER = struct.Struct(">iiiiqqd")
 _MOST_BYTES = 1 << 24
 """A histogram of 3 digits has some 10,000 counters; one that inflates to more than this is none."""
-_MOST_SLOTS = 1 << 20
-_MOST_NS = 1 << 63
+_SLOT_BITS = 10
+"""Of 3 digits: each power of two from 2^11 on has 2^10 slots."""
+_SLOTS = 54 << _SLOT_BITS
+"""Of the values up to 2^63."""
+_HIGHEST_NS = 48 * 3600 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,32 +62,32 @@ def merged(histograms: Iterable[Histogram]) -> Histogram:
 
 
 def decode(text: str) -> Histogram:
-    """The histogram that a text holds. Raises ``ValueError`` for any other text."""
+    """The histogram that a text of `encode` or the load generator holds. Raises ``ValueError`` for any other text."""
     try:
         packed = base64.b64decode(text, validate=True)
         cookie, size = struct.unpack_from(">ii", packed)
-        if cookie & _COOKIE_MASK != _COMPRESSED & _COOKIE_MASK or size != len(packed) - 8:
-            raise ValueError("it is no compressed histogram of version 2")
         inflate = zlib.decompressobj()
         content = inflate.decompress(packed[8:], _MOST_BYTES)
-        if not inflate.eof:
-            raise ValueError("it is cut short, or too large")
-        cookie, length, offset, digits, lowest, _, ratio = _HEADER.unpack_from(content)
+        plain, length, offset, digits, lowest, _, ratio = _HEADER.unpack_from(content)
     except (binascii.Error, struct.error, zlib.error) as error:
         raise ValueError(f"it is no histogram: {error}") from error
-    known = cookie & _COOKIE_MASK == _PLAIN & _COOKIE_MASK
-    if not known or offset or not 0 <= digits <= 5 or lowest < 1 or length != len(content) - _HEADER.size:
-        raise ValueError("it is no histogram of version 2")
-    if not 0 < ratio <= 1:
-        raise ValueError(f"its values are multiplied by {ratio}")
-    if not (counts := _counts(content[_HEADER.size :], digits, lowest)):
+    found = (cookie, size, plain, length, offset, digits, lowest)
+    own = (_COMPRESSED, len(packed) - 8, _PLAIN, len(content) - _HEADER.size, 0, 3, 1)
+    # Where the load ran slower than real time its values are to be multiplied by less than 1.
+    if found != own or not inflate.eof or not 0 < ratio <= 1:
+        raise ValueError("it is no histogram of the load generator, or cut short")
+    slot, counts = 0, list[tuple[int, int]]()
+    for number in _numbers(content[_HEADER.size :]):
+        if number > 0:
+            power = max((slot >> _SLOT_BITS) - 1, 0)
+            value = ((slot - (power << _SLOT_BITS) + 1) << power) - 1
+            counts.append((round(value * ratio) if ratio < 1 else value, number))
+        slot += max(1, -number)
+        if slot > _SLOTS:
+            raise ValueError("it has slots for values above 2^63")
+    if not counts:
         raise ValueError("it is a histogram of no values")
-    return Histogram(tuple((round(value * ratio), count) if ratio < 1 else (value, count) for value, count in counts))
-
-
-_SLOT_BITS = 10
-"""Of 3 digits: each power of two from 2^11 on has 2^10 slots."""
-_HIGHEST_NS = 48 * 3600 * 10**9
+    return Histogram(tuple(counts))
 
 
 def encode(histogram: Histogram) -> str:
@@ -98,9 +101,9 @@ def encode(histogram: Histogram) -> str:
             content += _number(0 if slot == following + 1 else following - slot)
         content += _number(count)
         following = slot + 1
-    header = _HEADER.pack(_PLAIN | 0x10, len(content), 0, 3, 1, _HIGHEST_NS, 1.0)
+    header = _HEADER.pack(_PLAIN, len(content), 0, 3, 1, _HIGHEST_NS, 1.0)
     packed = zlib.compress(header + content)
-    return base64.b64encode(struct.pack(">ii", _COMPRESSED | 0x10, len(packed)) + packed).decode()
+    return base64.b64encode(struct.pack(">ii", _COMPRESSED, len(packed)) + packed).decode()
 
 
 def _number(number: int) -> bytes:
@@ -110,30 +113,6 @@ def _number(number: int) -> bytes:
         found.append(rest & 0x7F | 0x80)
         rest >>= 7
     return bytes(found) + bytes([rest])
-
-
-def _counts(content: bytes, digits: int, lowest: int) -> list[tuple[int, int]]:
-    """The slots that are not empty. Half of the sub-buckets of each bucket but the first are in the one before it."""
-    sub_buckets = 1 << (2 * 10**digits - 1).bit_length()
-    half_magnitude, unit = sub_buckets.bit_length() - 2, lowest.bit_length() - 1
-    slot, found = 0, []
-    for number in _numbers(content):
-        if number < 0:
-            slot -= number
-        else:
-            if number:
-                bucket, sub_bucket = (slot >> half_magnitude) - 1, slot & ((1 << half_magnitude) - 1)
-                sub_bucket += 1 << half_magnitude
-                if bucket < 0:
-                    bucket, sub_bucket = 0, sub_bucket - (1 << half_magnitude)
-                # Numbers with more bits are not even computed: they could take any amount of memory.
-                if bucket + unit > 63 or (beyond := (sub_bucket + 1) << (bucket + unit)) > _MOST_NS:
-                    raise ValueError("it has slots for values above 2^63")
-                found.append((beyond - 1, number))
-            slot += 1
-        if slot > _MOST_SLOTS:
-            raise ValueError("it has more slots than any histogram")
-    return found
 
 
 def _numbers(content: bytes) -> Iterator[int]:
