@@ -343,12 +343,13 @@ def machine_lines(
     if carries.sync_s is not None:
         yield f"an fdatasync takes {carries.sync_s * 1e3:.2f} ms ({plan.config.etcd.data})"
     if (slow := carries.slow_sync) is not None:
-        yield f"  of the {slow.floor_s * 1e3:.2f} ms that {slow.scenario.name} takes at least;"
+        scenario, floor_s = slow
+        yield f"  of the {floor_s * 1e3:.2f} ms that {scenario.name} takes at least;"
         section = KINDS[plan.store.name].section
         yield f'  with a faster disk, or "data": "tmpfs" in "{section}", it measures less of the disk'
-    if (cost := carries.forwarding) is not None:
-        frames_per_s = plan.dilation * cost.frames_per_s
-        size = f"{rounded(frames_per_s * cost.frame_bytes * 8 / 1e6)} Mbit/s in frames of {cost.frame_bytes:.0f} bytes"
+    if carries.forwarding is not None:
+        frames_per_s, frame_bytes = plan.dilation * carries.forwarding[0], carries.forwarding[1]
+        size = f"{rounded(frames_per_s * frame_bytes * 8 / 1e6)} Mbit/s in frames of {frame_bytes:.0f} bytes"
         yield f"the links carry about {rounded(frames_per_s)} frames/s, {size}"
     yield from _unproved(plan)
     yield from _scenarios(plan, carries)

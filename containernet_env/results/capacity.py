@@ -195,19 +195,6 @@ _BEYOND = 3
 """Costs are extrapolated up to this multiple of the highest measured rate."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForwardingCost:
-    """CPU time of the link emulator for one frame in ns, and the mean size of such frames."""
-
-    frame_ns: float
-    frame_bytes: float
-
-    @property
-    def frames_per_s(self) -> float:
-        """What the link emulator can forward before frames wait for it."""
-        return SATURATED_CORES * 1e9 / max(1.0, self.frame_ns)
-
-
 def sample_of(
     outcome: ScenarioOutcome, members: int, cores: int, config: str, store: str = "etcd"
 ) -> CostSample | None:
@@ -324,15 +311,17 @@ def reached_per_s(samples: Iterable[CostSample], config: str, clients: int) -> l
     return sorted(sample.rate_per_s for sample in free if sample.clients >= clients)[-1:]
 
 
-def forwarding_cost(samples: Iterable[CostSample]) -> ForwardingCost | None:
-    """The cost of a frame at the highest request rate; ``None`` if nothing was measured."""
-    samples = list(samples)
+def forwarding(samples: Sequence[CostSample]) -> tuple[float, float] | None:
+    """How many frames/s the link emulator can forward before they wait for it, and their mean size in bytes.
+
+    By what a frame costs at the highest request rate; ``None`` if nothing was measured.
+    """
     most = max((sample.group[-1] for sample in samples), default=0)
     busiest = [sample for sample in samples if sample.group[-1] == most and sample.frames > 0]
     if not busiest:
         return None
     frame_ns = weighted_median((sample.requests, sample.links_ns / sample.frames) for sample in busiest)
-    return ForwardingCost(frame_ns, _median(busiest, "frame_bytes"))
+    return SATURATED_CORES * 1e9 / max(1.0, frame_ns), _median(busiest, "frame_bytes")
 
 
 def full_share(samples: Sequence[CostSample]) -> float:
@@ -389,29 +378,21 @@ class Shortage:
 
 
 @dataclass(frozen=True, slots=True)
-class SlowSync:
-    """An fdatasync takes ``sync_s`` of the ``floor_s`` that a write takes at least."""
-
-    scenario: Scenario
-    sync_s: float
-    floor_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class Carried:
     """Which scenarios of a plan fit a machine.
 
     ``fit`` and ``unknown`` (nothing like it was measured) count scenarios, not repetitions; ``shortages`` has one entry
     for each scenario that does not fit and each resource that is too small, by resource, the worst first. ``sync_s`` is
-    the median fdatasync in the directory of the plan's data; ``None`` if none was measured.
+    the median fdatasync in the directory of the plan's data; ``None`` if none was measured. ``slow_sync`` is the write
+    of which it is the largest share, and what that takes at least in s; ``None`` if it is no large one.
     """
 
     fit: tuple[Scenario, ...]
     unknown: tuple[Scenario, ...]
     shortages: tuple[Shortage, ...]
-    forwarding: ForwardingCost | None
+    forwarding: tuple[float, float] | None
     sync_s: float | None
-    slow_sync: SlowSync | None
+    slow_sync: tuple[Scenario, float] | None
 
 
 def capacity_of(plan: Plan) -> Capacity:
@@ -441,7 +422,7 @@ def carried(plan: Plan, known: MachineCosts) -> Carried:
         fit=tuple(scenario for scenario in scenarios if weighed[scenario.name] == ()),
         unknown=tuple(scenario for scenario in scenarios if weighed[scenario.name] is None),
         shortages=tuple(sorted(found, key=lambda one: (order.index(one.resource), -one.wanted))),
-        forwarding=forwarding_cost(known.requests),
+        forwarding=forwarding(known.requests),
         sync_s=weigher.sync_s,
         slow_sync=weigher.slow_sync(scenarios),
     )
@@ -504,14 +485,14 @@ class _Weigher:
         """Under the leader that answers soonest."""
         return self._floor.median_s(scenario, self._leader, self._members) or 0.0
 
-    def slow_sync(self, scenarios: Sequence[Scenario]) -> SlowSync | None:
+    def slow_sync(self, scenarios: Sequence[Scenario]) -> tuple[Scenario, float] | None:
         """The write of which an fdatasync on a disk is the largest share, if it is a large one."""
         if not (sync_s := self.sync_s) or self._plan.config.etcd.data != "disk":
             return None
         floors = {item.name: self.floor_s(item) for item in scenarios if not item.reads}
         writes = [item for item in scenarios if sync_s > _SLOW_SYNC_SHARE * floors.get(item.name, float("inf"))]
         least = min(writes, key=lambda item: floors[item.name], default=None)
-        return None if least is None else SlowSync(least, sync_s, floors[least.name])
+        return None if least is None else (least, floors[least.name])
 
     def shortages(self, scenario: Scenario) -> tuple[Shortage, ...] | None:
         """The resources that are too small for a scenario; ``None`` if the cost of its requests is unknown.

@@ -34,17 +34,33 @@ EFFECT = 1.12
 Verdict = Literal["slower", "faster", "no difference shown", "cannot tell"]
 
 
-@dataclass(frozen=True)
-class Match:
-    """One figure of one scenario in both sets, before it is judged.
+_Match = tuple[Mapping[str, str], str, tuple[list[float], list[float]], tuple[int, int]]
+"""The first four values of a cell."""
 
-    ``values``: one for each repetition of A and of B; ``rows``: the number of their rows.
+
+@dataclass(frozen=True)
+class Cell:
+    """One figure of one scenario in both sets, and the conclusion, also in ``words``.
+
+    ``values``: one for each repetition of A and of B; ``rows``: the number of their rows. ``p``: of the test, ``adjusted_p`` with Holm's correction over all tests, ``ratio`` that of B over A; ``None`` where
+    a side has no value. ``needed``: the number of repetitions per side from which on such a cell can yield a result.
+    ``advised``: the one with which a difference of 12 % would be found with a probability of 80 %, by a spread that is
+    likely not exceeded; ``None``: over 1000, or a spread is unknown. ``detectable``: the ratio above 1 that these
+    repetitions would have shown with that probability, if there is one.
     """
 
     name: Mapping[str, str]
     figure: str
     values: tuple[list[float], list[float]]
     rows: tuple[int, int]
+    p: float | None
+    adjusted_p: float | None
+    ratio: statistics.Interval | None
+    needed: int
+    advised: int | None
+    detectable: float | None
+    verdict: Verdict
+    words: str
 
     @property
     def title(self) -> str:
@@ -54,35 +70,13 @@ class Match:
     @property
     def repetitions(self) -> tuple[int, int]:
         """Of A and B, with the figure."""
-        a, b = self.values
-        return len(a), len(b)
+        return len(self.values[0]), len(self.values[1])
 
     @property
     def medians(self) -> tuple[float | None, float | None]:
         """Of A and B."""
         a, b = (statistics.median(side) if side else None for side in self.values)
         return a, b
-
-
-@dataclass(frozen=True)
-class Cell(Match):
-    """A match and the conclusion, also in ``words``.
-
-    ``p``: of the test, ``adjusted_p`` with Holm's correction over all tests, ``ratio`` that of B over A; ``None`` where
-    a side has no value. ``needed``: the number of repetitions per side from which on such a cell can yield a result.
-    ``advised``: the one with which a difference of 12 % would be found with a probability of 80 %, by a spread that is
-    likely not exceeded; ``None``: over 1000, or a spread is unknown. ``detectable``: the ratio above 1 that these
-    repetitions would have shown with that probability, if there is one.
-    """
-
-    p: float | None
-    adjusted_p: float | None
-    ratio: statistics.Interval | None
-    needed: int
-    advised: int | None
-    detectable: float | None
-    verdict: Verdict
-    words: str
 
     def slower_by_more_than(self, share: float) -> bool:
         """Whether the whole interval is of a B that is slower by more than ``share`` (0.05: 5 %)."""
@@ -96,24 +90,24 @@ class Cell(Match):
         return self.verdict == "cannot tell" or (self.verdict == "slower" and is_open)
 
 
-def _judged(match: Match, tests: int, tested: statistics.Tested | None, adjusted_p: float) -> Cell:
+def _judged(match: _Match, tests: int, tested: statistics.Tested | None, adjusted_p: float) -> Cell:
     """The cell, one of ``tests`` with values on both sides; ``tested`` is ``None`` where a side has none."""
-    cell = partial(Cell, match.name, match.figure, match.values, match.rows)
-    needed = statistics.repetitions_to_tell(tests)
+    _, figure, (a, b), _ = match
+    cell, needed = partial(Cell, *match), statistics.repetitions_to_tell(tests)
     if tested is None:
-        empty = " and ".join(name for name, side in zip("AB", match.values, strict=True) if not side)
+        empty = " and ".join(name for name, side in zip("AB", (a, b), strict=True) if not side)
         words = f"cannot tell: {empty} has no value of it"
         return cell(None, None, None, needed, None, None, "cannot tell", words)
-    (n, m), ratio = match.repetitions, statistics.ratio_of_medians(*match.values)
-    spread = statistics.likely_spread(*match.values)
+    n, m, ratio = len(a), len(b), statistics.ratio_of_medians(a, b)
+    spread = statistics.likely_spread(a, b)
     advised = statistics.repetitions_for(EFFECT, spread, tests) if spread else None
     shown = statistics.detectable_ratio(n, m, spread, tests) if spread else math.inf
     detectable = shown if math.isfinite(shown) else None
     verdict: Verdict
     if adjusted_p <= statistics.ALPHA:
         # The medians may agree where the ranks do not: the ranks were tested.
-        verdict = "faster" if (tested.u * 2 > n * m) == (match.figure == THROUGHPUT) else "slower"
-        words = f"B {_how_much(verdict, match.figure, ratio)}"
+        verdict = "faster" if (tested.u * 2 > n * m) == (figure == THROUGHPUT) else "slower"
+        words = f"B {_how_much(verdict, figure, ratio)}"
     elif (least := tested.least_p * tests) > statistics.ALPHA:
         verdict, over = "cannot tell", f" over {tests} tests" if tests > 1 else ""
         tied = " with equal values" if tested.least_p > 1.001 * statistics.least_p(n, m) else ""
@@ -132,7 +126,7 @@ def _judged(match: Match, tests: int, tested: statistics.Tested | None, adjusted
 class Comparison:
     """Two sets of results, matched."""
 
-    matched: tuple[Match, ...]
+    matched: tuple[_Match, ...]
     differs: tuple[tuple[str, str, str], ...]
     """The columns in which the sets differ as a whole, with the values of A and of B."""
     only: tuple[tuple[str, ...], tuple[str, ...]]
@@ -144,7 +138,8 @@ class Comparison:
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """All cells of both sets, judged together; needs scipy."""
-        tested = [statistics.mann_whitney(*match.values) if all(match.values) else None for match in self.matched]
+        both = [values for _, _, values, _ in self.matched]
+        tested = [statistics.mann_whitney(*values) if all(values) else None for values in both]
         adjusted = iter(statistics.holm([one.p for one in tested if one]))
         tests = max(sum(one is not None for one in tested), 1)
         return tuple(
@@ -211,8 +206,7 @@ def compare(
         name = dict(zip(keys, key, strict=True))
         for figure in figures or ["50%" if name.get("OfferedRate_per_s", "-") != "-" else THROUGHPUT]:
             (a_values, a_rows), (b_values, b_rows) = (_repetitions(of[key], figure) for of in found)
-            values, rows = (a_values, b_values), (a_rows, b_rows)
-            cells.append(Match({part: name[part] for part in shown}, figure, values, rows))
+            cells.append(({part: name[part] for part in shown}, figure, (a_values, b_values), (a_rows, b_rows)))
     notes = (*_notes(sides), *_by_chance([(title(key), found[0][key], found[1][key]) for key in both]))
     return Comparison(tuple(cells), differs, (only_a, only_b), (sides[0].left_out, sides[1].left_out), notes)
 

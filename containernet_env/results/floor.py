@@ -7,6 +7,7 @@ HTTP/2 is the remainder above it. docs/floor.md derives it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from random import Random
 
 from containernet_env.model.scenario import Scenario
@@ -30,7 +31,7 @@ class Floor:
         self._members = [member.name for member in topology.members]
         self._client = topology.clients[0].name
         self._network = UnloadedNetwork(topology)
-        self._known: dict[tuple[Scenario, str | None, tuple[str, ...]], list[tuple[float, float]] | None] = {}
+        self._shares_of = cache(self._latencies)
 
     def median_s(
         self, scenario: Scenario, leader: str | None, living: Collection[str], answered: Mapping[str, int] | None = None
@@ -44,22 +45,17 @@ class Floor:
         mixture: list[tuple[float, float]] = []
         for part in scenario.parts or (scenario,):
             count = 1 if answered is None else answered.get(part.client or "", 0)
-            if (shares := self._shares_of(part, leader, living)) is None:
+            among = tuple(name for name in self._members if name in living)
+            if (shares := self._shares_of(part, leader, among)) is None:
                 return None
             whole = sum(share for share, _ in shares)
             mixture += [(count * share / whole, value) for share, value in shares if count]
         return weighted_median(mixture) / 1e9 if mixture else None
 
-    def _shares_of(
-        self, scenario: Scenario, leader: str | None, living: Collection[str]
+    def _latencies(
+        self, scenario: Scenario, leader: str | None, living: tuple[str, ...]
     ) -> list[tuple[float, float]] | None:
         """The latencies of one client's requests with their shares; ``None`` as of the median."""
-        key = (scenario, leader, tuple(sorted(living)))
-        if key not in self._known:
-            self._known[key] = self._latencies(scenario, leader, [name for name in self._members if name in living])
-        return self._known[key]
-
-    def _latencies(self, scenario: Scenario, leader: str | None, living: list[str]) -> list[tuple[float, float]] | None:
         local = scenario.consistency == "s" and not scenario.put_ratio
         agreed = leader in living and 2 * len(living) > len(self._members)
         if not agreed and (scenario.target == "leader" or not local):

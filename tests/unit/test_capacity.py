@@ -238,7 +238,7 @@ def test_of_several_runs_the_median_counts_by_requests_and_frames_where_there_ar
     cost = cost_at(samples, 1000)
     assert cost is not None and cost.links_ns == 2
     rare, often = sample(rate_per_s=10, links_ns=MS), sample(rate_per_s=9000, links_ns=50_000, frame_bytes=90)
-    assert capacity.forwarding_cost([rare, rare, often]) == capacity.ForwardingCost(5000, 90)
+    assert capacity.forwarding([rare, rare, often]) == (180_000, 90)
 
 
 def test_how_busy_a_machine_may_be_is_learnt_from_its_rows() -> None:
