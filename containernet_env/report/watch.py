@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from containernet_env.base import clock
 from containernet_env.base.errors import UsageError
-from containernet_env.model.findings import State, reasons_text, states_text
+from containernet_env.model.findings import State, states_text
 from containernet_env.results.columns import COLUMNS
 from containernet_env.results.csv_file import OF_ALL, values_of, why_torn
 from containernet_env.results.run_directory import EVENTS, runs_folder
@@ -27,7 +27,6 @@ MOST_ROWS = 100
 """The last rows, which the page shows."""
 # Clocks are read one after the other, and the kernel counts the start of a process in hundredths of a second.
 _CLOCKS_S = 2.0
-_MS = {"p50_ms": "50%", "p99_ms": "99%"}
 
 
 class Tail:
@@ -111,7 +110,7 @@ class Follower:
         self._over = False
         self._run: _Run | None = None
         self._listed_ns: int | None = None
-        self._shown: deque[dict[str, Any]] = deque(maxlen=MOST_ROWS)
+        self._shown: deque[dict[str, str]] = deque(maxlen=MOST_ROWS)
         self._count = 0
         self._header: list[str] | None = None
         self._tried: dict[tuple[str, int], dict[str, Tried]] = {}
@@ -121,7 +120,7 @@ class Follower:
         self._mine: Holder | None = None
 
     def look(self) -> dict[str, Any]:
-        """The state as plain data. Raises ``UsageError`` where OUT is not of this version's form."""
+        """The state as plain data: rows as the file has them, with ``number`` and ``name``. Raises ``UsageError`` where OUT is not of this version's form."""
         try:
             # The holder is looked up first: everything it wrote before it ended is then read below.
             holder = self._holder()
@@ -234,20 +233,7 @@ class Follower:
             with suppress(ValueError):
                 if _seconds(row["Timestamp"]) >= self._sweep[0]:
                     self._new.add(measured)
-        self._shown.append(
-            {
-                "number": self._count,
-                "name": self._kept.cells.get(cell, row["Scenario"]),
-                "repetition": row["Repetition"],
-                "requests_per_s": _number(row["Requests/sec"]),
-                **{name: None if (s := _number(row[column])) is None else s * 1000 for name, column in _MS.items()},
-                "errors": row["Errors"],
-                "valid": row["Valid"],
-                "reasons": "" if row["Reasons"] == "-" else reasons_text(row["Reasons"]),
-                "advice": "" if row["Advice"] == "-" else row["Advice"],
-                "error": "" if row["Error"] == "-" else row["Error"],
-            }
-        )
+        self._shown.append({**row, "number": str(self._count), "name": self._kept.cells.get(cell, row["Scenario"])})
 
     # --- words --------------------------------------------------------------------------------------------------------
 
@@ -329,11 +315,3 @@ def _read(tail: Tail, take: Callable[[Mapping[str, Any]], None]) -> None:
 
 def _seconds(at: str) -> float:
     return datetime.fromisoformat(at).timestamp()
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if abs(value) < 1e300 else None

@@ -19,7 +19,10 @@ from typing import Any
 
 from containernet_env.base import clock
 from containernet_env.base.errors import UsageError
+from containernet_env.model.findings import reasons_text
 from containernet_env.report.page import live, render
+from containernet_env.report.rows import Figure, figure_of, scaled
+from containernet_env.results.columns import NOT_APPLICABLE
 
 MOST_CLIENTS = 32
 """Connections at once; a browser takes up to six for a page, mostly one."""
@@ -46,11 +49,11 @@ _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 600, 220, 62, 20, 10
 _MOST_MARKS = 60
 _SHAPES = {"first": "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", "second": "m0-5l5 9h-10z", "cross": "m-4-4l8 8m0-8l-8 8"}
 """Marks as SVG paths: a disc, a triangle and a cross."""
+_RATE, _P50, _P99 = _FIGURES = tuple(map(figure_of, ("Requests/sec", "50%", "99%")))
 _CHARTS = (
-    ("Requests/s", "/s", (("", "requests_per_s", "first"),)),
-    ("Latency: p50 \u25cf and p99 \u25b3 (ms)", "ms", (("p50", "p50_ms", "first"), ("p99", "p99_ms", "second"))),
+    ("Requests/s", ((_RATE, "first"),)),
+    ("Latency: p50 \u25cf and p99 \u25b3 (ms)", ((_P50, "first"), (_P99, "second"))),
 )
-_COLUMNS = {"requests_per_s": "requests/s", "p50_ms": "p50 (ms)", "p99_ms": "p99 (ms)"}
 
 
 def page(name: str) -> tuple[bytes, str]:
@@ -72,8 +75,8 @@ def view(found: Mapping[str, Any]) -> dict[str, Any]:
         now=over or now or step or "-",
         standing=f"{found['done']}{whole} {noun} done",
         step="" if found["run"] is None else f"run {found['run']}{f': {step}' if now is not None else ''}",
-        charts=[_chart(title, unit, series, rows[-_MOST_MARKS:]) for title, unit, series in _CHARTS],
-        columns=["row", "scenario", "repetition", *_COLUMNS.values(), "errors", "valid", "why"],
+        charts=[_chart(title, series, rows[-_MOST_MARKS:]) for title, series in _CHARTS],
+        columns=["row", "scenario", "repetition", "requests/s", "p50 (ms)", "p99 (ms)", "errors", "valid", "why"],
         rows=[_cells(row) for row in reversed(rows)],
         bad=[not _counts(row) for row in reversed(rows)],
         caption=f"The last {shown} of {count} rows" if shown < count else f"All {count} rows",
@@ -81,14 +84,23 @@ def view(found: Mapping[str, Any]) -> dict[str, Any]:
     return {"course": found["course"], "summary": found["summary"], "problem": found["problem"], "html": html}
 
 
-def _counts(row: Mapping[str, Any]) -> bool:
-    return row["valid"] == "yes" and not row["error"]
+def _counts(row: Mapping[str, str]) -> bool:
+    return row["Valid"] == "yes" and row["Error"] == NOT_APPLICABLE
 
 
-def _cells(row: Mapping[str, Any]) -> list[object]:
-    why = "; ".join(filter(None, (row["error"], row["reasons"], row["advice"])))
-    figures = [_number(row[name]) for name in _COLUMNS]
-    return [row["number"], row["name"], row["repetition"], *figures, row["errors"], row["valid"], why or "-"]
+def _cells(row: Mapping[str, str]) -> list[str]:
+    parts = (row["Error"], reasons_text(row["Reasons"]), row["Advice"])
+    why = "; ".join(part for part in parts if part != NOT_APPLICABLE)
+    figures = [_number(_value(row, figure)) for figure in _FIGURES]
+    return [row["number"], row["name"], row["Repetition"], *figures, row["Errors"], row["Valid"], why or "-"]
+
+
+def _value(row: Mapping[str, str], figure: Figure) -> float | None:
+    """What a row has of a figure, in its unit."""
+    try:
+        return scaled(float(row[figure.column]), figure.scale)
+    except ValueError:
+        return None
 
 
 def _number(value: float | None) -> str:
@@ -99,11 +111,9 @@ def _number(value: float | None) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _chart(
-    title: str, unit: str, series: Sequence[tuple[str, str, str]], rows: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+def _chart(title: str, series: Sequence[tuple[Figure, str]], rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """A logarithmic chart with a mark for each row: where its lines, marks and texts are."""
-    values = [value for _, key, _ in series for row in rows if (value := row[key] or 0) > 0]
+    values = [value for figure, _ in series for row in rows if (value := _value(row, figure) or 0) > 0]
     low = math.floor(math.log10(min(values))) if values else 0
     high = max(low + 1, math.ceil(math.log10(max(values)) + 1e-9) if values else 1)
 
@@ -115,12 +125,12 @@ def _chart(
 
     def marks() -> Iterator[tuple[str, str, str]]:
         for place, row in enumerate(rows):
-            for name, key, kind in series:
-                if (row[key] or 0) <= 0:
+            for figure, kind in series:
+                if (value := _value(row, figure) or 0) <= 0:
                     continue
-                words = f"{row['number']}: {row['name']}\n{name} {_number(row[key])} {unit}"
+                words = f"{row['number']}: {row['name']}\n{figure.short} {_number(value)} {figure.unit}".rstrip()
                 for one in [kind] if _counts(row) else ["second", "cross"] if kind == "second" else ["cross"]:
-                    yield one, f"M{x(place)} {y(row[key])}{_SHAPES[one]}", words
+                    yield one, f"M{x(place)} {y(value)}{_SHAPES[one]}", words
 
     ends = [(x(0), "middle", f"row {rows[0]['number']}")] if rows else []
     ends += [(_WIDTH, "end", f"row {rows[-1]['number']}")] if len(rows) > 1 else []
