@@ -120,7 +120,10 @@ class Follower:
         self._mine: Holder | None = None
 
     def look(self) -> dict[str, Any]:
-        """The state as plain data: rows as the file has them, with ``number`` and ``name``. Raises ``UsageError`` where OUT is not of this version's form."""
+        """The state as plain data, rows as the file has them with ``number`` and ``name``.
+
+        Raises ``UsageError`` where OUT is not of this version's form.
+        """
         try:
             # The holder is looked up first: everything it wrote before it ended is then read below.
             holder = self._holder()

@@ -42,11 +42,12 @@ _Match = tuple[Mapping[str, str], str, tuple[list[float], list[float]], tuple[in
 class Cell:
     """One figure of one scenario in both sets, and the conclusion, also in ``words``.
 
-    ``values``: one for each repetition of A and of B; ``rows``: the number of their rows. ``p``: of the test, ``adjusted_p`` with Holm's correction over all tests, ``ratio`` that of B over A; ``None`` where
-    a side has no value. ``needed``: the number of repetitions per side from which on such a cell can yield a result.
-    ``advised``: the one with which a difference of 12 % would be found with a probability of 80 %, by a spread that is
-    likely not exceeded; ``None``: over 1000, or a spread is unknown. ``detectable``: the ratio above 1 that these
-    repetitions would have shown with that probability, if there is one.
+    ``values``: one for each repetition of A and of B; ``rows``: the number of their rows. ``p``: of the test,
+    ``adjusted_p`` with Holm's correction over all tests, ``ratio`` that of B over A; ``None`` where a side has no
+    value. ``needed``: the number of repetitions per side from which on such a cell can yield a result. ``advised``: the
+    one with which a difference of 12 % would be found with a probability of 80 %, by a spread that is likely not
+    exceeded; ``None``: over 1000, or a spread is unknown. ``detectable``: the ratio above 1 that these repetitions
+    would have shown with that probability, if there is one.
     """
 
     name: Mapping[str, str]
