@@ -253,8 +253,7 @@ def watch_command(out: Path, port: int) -> int:
 
     It ends with that; Ctrl-C ends it before, and the measurement goes on. Needs no root.
     """
-    from containernet_env.report.watch import Follower
-    from containernet_env.report.watch_server import Server, State, view
+    from containernet_env.report.watch import Follower, Server, State, view
     from containernet_env.runs.lock import Holder, holder
     from containernet_env.runs.sweep.ledger import journal_of
 

@@ -51,15 +51,7 @@ Stddev              measured   load.stddev_s                .6 s
     likewise
 Requests/sec        measured   outcome.requests_per_s       .4 1/s
     answered requests / Total; with a duration: those answered within it, divided by it
-10%                 measured   load.percentiles_s.10        .6 s
-    latency percentile, nearest rank over every answered request
-25%                 measured   load.percentiles_s.25        .6 s
-    latency percentile, nearest rank over every answered request
-50%                 measured   load.percentiles_s.50        .6 s
-    latency percentile, nearest rank over every answered request
-75%                 measured   load.percentiles_s.75        .6 s
-    latency percentile, nearest rank over every answered request
-90%                 measured   load.percentiles_s.90        .6 s
+*%=10,25,50,75,90   measured   load.percentiles_s.*         .6 s
     latency percentile, nearest rank over every answered request
 95%                 measured   load.percentiles_s.95        .6 s
     latency percentile, nearest rank over every answered request; with up to 19 requests the slowest
@@ -146,13 +138,7 @@ FellBehind          measured   open_loop.schedule.fell_behind words
 GeneratorLate       measured   open_loop.schedule.generator_late count
     requests that started more than 10 ms late because the generator itself was busy or held up: such a row is not
     about the store
-ServiceTime_50%_s   measured   open_loop.service_time_s.50  .6 s
-    percentile of the service time, from the actual start; '-' where there are too few requests
-ServiceTime_95%_s   measured   open_loop.service_time_s.95  .6 s
-    percentile of the service time, from the actual start; '-' where there are too few requests
-ServiceTime_99%_s   measured   open_loop.service_time_s.99  .6 s
-    percentile of the service time, from the actual start; '-' where there are too few requests
-ServiceTime_99.9%_s measured   open_loop.service_time_s.99.9 .6 s
+ServiceTime_*%_s=50,95,99,99.9 measured open_loop.service_time_s.* .6 s
     percentile of the service time, from the actual start; '-' where there are too few requests
 SearchObjective     configured scenario.search.text         words
     the response times that a [search](../docs/load.md#saturation-search) wants held: `p99<=50ms`, several joined by
@@ -294,6 +280,8 @@ Timestamp           run        outcome.began                words
 """
 """For each column a line with its name, role, source, form and unit, and below it what it holds.
 
+``*`` in name and source stands for each of the words after ``=``: so many columns hold the like.
+
 The source is a path from one of ``_sources``; where anything along it is ``None``, the column does not apply or nothing
 was measured. The form is ``words``, ``count``, or ``.N`` for a number with N digits after the point.
 """
@@ -343,9 +331,11 @@ def _columns() -> Iterator[Column]:
     begins = [place for place, line in enumerate(lines) if not line.startswith(" ")]
     for begin, end in zip(begins, [*begins[1:], len(lines)], strict=True):
         name, role, source, form, *unit = lines[begin].split()
-        yield Column(
-            name, cast("Role", role), source, form, "".join(unit), " ".join(map(str.strip, lines[begin + 1 : end]))
-        )
+        name, _, words = name.partition("=")
+        meaning = " ".join(map(str.strip, lines[begin + 1 : end]))
+        for word in words.split(","):
+            named, found = (text.replace("*", word) for text in (name, source))
+            yield Column(named, cast("Role", role), found, form, "".join(unit), meaning)
 
 
 TABLE = tuple(_columns())

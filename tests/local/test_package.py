@@ -145,7 +145,7 @@ COMMANDS = (
     "[importlib.import_module(f'containernet_env.cli.{cli.MODULES.get(name, name)}') for name in cli.COMMANDS]; "
     "import containernet_env.runs.sweep.runner, containernet_env.runs.sweep.design"
 )
-WATCH = "import containernet_env.cli.report, containernet_env.report.watch_server, containernet_env.report.watch"
+WATCH = "import containernet_env.cli.report, containernet_env.report.watch"
 LIBRARY = ("docker", "mininet", "pandas", "click", "rich")
 
 

@@ -18,9 +18,8 @@ from typing import Any
 import pytest
 
 from containernet_env.base import clock
-from containernet_env.report import watch_server as servers
-from containernet_env.report.watch import Follower
-from containernet_env.report.watch_server import Server, State, view
+from containernet_env.report import watch as servers
+from containernet_env.report.watch import Follower, Server, State, view
 from containernet_env.runs.lock import RunLock
 from containernet_env.runs.sweep.ledger import Journal, journal_of
 from tests.deadline import HANG_S, eventually

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base import clock
-from containernet_env.report.watch import Follower, Tail
-from containernet_env.report.watch_server import State, _cells
+from containernet_env.report.watch import Follower, State, Tail, _cells
 from containernet_env.runs.lock import Holder
 from tests.simulated_time import World
 from tests.unit.watch_files import RUN, Machine, add, add_row, begin_sweep, event, moment
