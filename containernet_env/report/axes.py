@@ -94,23 +94,16 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
-    """A grid of cells where nothing else varies: a row for each value of y; -1 stands for no cell."""
-
-    label: str
-    cells: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Grid:
     """All panels over two axes, the fullest first; ``together`` are columns that follow from the two.
 
+    A panel has a label, and the cells where nothing else varies: a row for each value of y; -1 stands for no cell.
     ``left_out`` more panels are not drawn; ``outside`` are cells that are in no grid of the two axes.
     """
 
     x: Axis
     y: Axis
-    panels: tuple[Panel, ...]
+    panels: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]
     together: tuple[str, ...]
     left_out: int
     outside: int
@@ -318,7 +311,7 @@ class Table:
             for group in full[:_MOST_PANELS]:
                 at = {self.key(index, (x, y)): index for index in group}
                 table = tuple(tuple(at.get((*a, *b), -1) for a in x_axis.values) for b in y_axis.values)
-                panels.append(Panel(self._line(names_in_label, (x,), x_axis, group, split).label, table))
+                panels.append((self._line(names_in_label, (x,), x_axis, group, split).label, table))
             more = (*together, *split, *self.following)
             names = tuple(name for name in more if any(self.varies(name, group) for group in full))
             counts = (max(0, len(full) - _MOST_PANELS), len(self.everything) - len(used))

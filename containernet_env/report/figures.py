@@ -259,9 +259,9 @@ def _lines(lines: Lines, points: Points, x_scale: XScale) -> Figure:
 def _grid(grid: Grid, points: Points, more: str) -> Figure:
     several = len(grid.panels) > 1
     traces = [
-        {"type": "heatmap", "x": grid.x.ticks, "y": grid.y.ticks, "of": panel.cells, "figure": "figure"}
+        {"type": "heatmap", "x": grid.x.ticks, "y": grid.y.ticks, "of": cells, "figure": "figure"}
         | ({"when": {"panel": str(place)}} if several else {})
-        for place, panel in enumerate(grid.panels)
+        for place, (_, cells) in enumerate(grid.panels)
     ]
     layout = {
         "height": 160 + 44 * len(grid.y.ticks),
@@ -270,7 +270,7 @@ def _grid(grid: Grid, points: Points, more: str) -> Figure:
     }
     choices = [_figure_choice(points, "Figure", 0)]
     if several:
-        choices.append(Choice("panel", "Of", [(place, one.label) for place, one in enumerate(grid.panels)], 0))
+        choices.append(Choice("panel", "Of", [(place, label) for place, (label, _) in enumerate(grid.panels)], 0))
     title = f"{grid.x.title} and {grid.y.title}"
     columns = [grid.x.title, grid.y.title, *_OF_POINTS]
     return Figure(

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from containernet_env.base.errors import UsageError
@@ -31,7 +32,7 @@ from containernet_env.results.repetitions import (
     stamped,
     unused,
 )
-from containernet_env.results.statistics import LEAST, LEVEL, median, median_interval
+from containernet_env.results.statistics import LEAST, LEVEL, median_interval
 from containernet_env.runs.sweep.ledger import journal_of, read_journal
 
 if TYPE_CHECKING:
@@ -312,27 +313,24 @@ def _counted(frame: pandas.DataFrame) -> list[bool]:
     That of other rows may be what a load of some duration came to, which differs between repetitions.
     """
     names = ("Scenario", "ScenarioHash", "RequestCount", "ClientCount", "ConnectionCount")
-    counted = []
-    for scenario, configured, *size in zip(*(frame[name] for name in names), strict=True):
-        if isinstance(scenario, str):
-            counted.append("x".join(map(text, size)) in scenario.split("-"))
-        else:
-            counted.append(not isinstance(configured, str))
-    return counted
+    return [
+        "x".join(map(text, size)) in scenario.split("-")
+        if isinstance(scenario, str)
+        else not isinstance(configured, str)
+        for scenario, configured, *size in zip(*(frame[name] for name in names), strict=True)
+    ]
 
 
 def _variants(frame: pandas.DataFrame, keys: Sequence[str]) -> list[str]:
     """For each row the name and hash that distinguish it from rows that agree in ``keys``; "" where none do."""
     groups = frame.groupby(list(keys), dropna=False, sort=False)
-    configs, scenarios = (groups[name].transform("nunique") > 1 for name in HASHES)
-    variants = []
-    named = ("Config", "ConfigHash", "Scenario", "ScenarioHash")
-    columns = zip(configs, scenarios, *(frame[name] for name in named), strict=True)
-    for other_config, other_scenario, config, config_hash, scenario, scenario_hash in columns:
-        parts = [f"{config} ({config_hash})"] if other_config else []
-        parts += [f"{scenario} ({scenario_hash})"] if other_scenario else []
-        variants.append(", ".join(parts))
-    return variants
+    parts = []
+    for name in ("Config", "Scenario"):
+        hashes = frame[f"{name}Hash"]
+        differs = groups[hashes.name].transform("nunique") > 1
+        columns = zip(differs, frame[name], hashes, strict=True)
+        parts.append([f"{named} ({own})" if other else "" for other, named, own in columns])
+    return [", ".join(filter(None, both)) for both in zip(*parts, strict=True)]
 
 
 def _why(frame: pandas.DataFrame) -> Iterator[str]:

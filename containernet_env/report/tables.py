@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from containernet_env.base.errors import UsageError
@@ -25,7 +25,7 @@ from containernet_env.report.runs import histogram_of, lines_of, noted, run_path
 from containernet_env.results.repetitions import LOAD
 from containernet_env.results.run_directory import read_run, read_usage
 from containernet_env.results.run_files import ScenarioLine, UsageLine
-from containernet_env.results.statistics import Histogram, median, merged
+from containernet_env.results.statistics import Histogram, merged
 
 _OF_STEPS = {"ClientCount", "ConnectionCount", "RequestCount", VARIANT}
 _SYSTEM = ("Store", "StoreVersion")
@@ -488,7 +488,7 @@ def _system(
     values = []
     for measure in MEASURES:
         known = [value for steps_ in repetitions if (value := _figure(measure, steps_)) is not None]
-        values.append(median(known) if len(known) == count else None)
+        values.append(float(median(known)) if len(known) == count else None)
     errors: Counter[str] = Counter()
     for one in chain.from_iterable(repetitions):
         of_one = one.load.get("errors")

@@ -6,7 +6,7 @@ import math
 import os
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from containernet_env.base.errors import ContainernetEnvError
 from containernet_env.config.plan import Plan, config_hash
 from containernet_env.config.planning import Estimator, dilated
 from containernet_env.model.config import DILATION_MAX, DataStore
-from containernet_env.model.findings import FULL_SHARE, RULES, SATURATED_CORES, Capacity, Finding, Kind
+from containernet_env.model.findings import FULL_SHARE, RULES, SATURATED_CORES, Capacity, Kind
 from containernet_env.model.link import LinkSpec
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import CONSISTENCY_NAMES, Scenario
@@ -207,8 +207,11 @@ def sample_of(
     load, usage, verdict = outcome.load, outcome.machine, outcome.verdict
     if load is None or usage is None or verdict is None or outcome.error is not None or outcome.network is None:
         return None
-    if not set(verdict.reasons) <= _WAITED | _ONE_CORE:
+    if not (reasons := set(verdict.reasons)) <= _WAITED | _ONE_CORE:
         return None
+    limit: Limit = "members" if any(finding.kind == "member_throttled" for finding in outcome.findings) else "none"
+    if reasons:
+        limit = "cores" if reasons <= _WAITED else "one core"
     used = usage.used
     by_member = [member.cpu_ns for member in used.members.values()]
     others = [None if one is None else one.cpu_ns for one in (used.client, used.links, used.driver, used.machine)]
@@ -222,7 +225,6 @@ def sample_of(
     if requests <= 0 or frames <= 0:
         return None
     scenario = outcome.scheduled.scenario.together
-    reasons = set(verdict.reasons)
     return CostSample(
         at=outcome.began,
         kind=kind_of(scenario),
@@ -240,19 +242,11 @@ def sample_of(
         frames=frames / requests,
         frame_bytes=sum(port["received_bytes"] for port in ports) / frames,
         busy_ratio=machine_ns / usage.window_ns / cores,
-        limit=_limit(outcome.findings, reasons),
+        limit=limit,
         config=config,
         clients=0 if scenario.is_open else scenario.clients,
         store=store,
     )
-
-
-def _limit(findings: Iterable[Finding], reasons: Collection[str]) -> Limit:
-    if not _ONE_CORE.isdisjoint(reasons):
-        return "one core"
-    if not _WAITED.isdisjoint(reasons):
-        return "cores"
-    return "members" if any(finding.kind == "member_throttled" for finding in findings) else "none"
 
 
 def kind_of(scenario: Scenario) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from containernet_env.base.errors import UsageError
@@ -76,7 +77,7 @@ class Cell:
     @property
     def medians(self) -> tuple[float | None, float | None]:
         """Of A and B."""
-        a, b = (statistics.median(side) if side else None for side in self.values)
+        a, b = (median(side) if side else None for side in self.values)
         return a, b
 
     def slower_by_more_than(self, share: float) -> bool:
@@ -280,7 +281,7 @@ def _repetitions(rows: pandas.DataFrame, figure: str) -> tuple[list[float], int]
     for cluster, value in zip(clusters_of(rows), rows[figure].tolist(), strict=True):
         if math.isfinite(value) and value > 0:
             values.setdefault(cluster, []).append(value)
-    return [statistics.median(own) for own in values.values()], sum(map(len, values.values()))
+    return [median(own) for own in values.values()], sum(map(len, values.values()))
 
 
 def _refuse_mixture(side: _Side, keys: Sequence[str], others: Sequence[str]) -> None:
@@ -307,15 +308,14 @@ def _why_no_match(sides: Sequence[_Side], keys: Sequence[str]) -> str:
     return f"no scenario of {names[0]} is in {names[1]}\n  {what}\n  Measure the same scenarios on both sides."
 
 
-def _notes(sides: Sequence[_Side]) -> tuple[str, ...]:
-    notes = []
-    if seed := [name for name, side in zip("AB", sides, strict=True) if "RunId" not in side.used.columns]:
-        notes.append(
-            f"{' and '.join(seed)}: the seed's columns alone do not say which rows are valid, which share a cluster, "
-            "which members they queried, and on what links and machine they were measured. Each row counts as a "
-            "repetition on a cluster of its own; where rows share one, they show less than is stated here."
-        )
-    return tuple(notes)
+def _notes(sides: Sequence[_Side]) -> list[str]:
+    seed = [name for name, side in zip("AB", sides, strict=True) if "RunId" not in side.used.columns]
+    words = (
+        f"{' and '.join(seed)}: the seed's columns alone do not say which rows are valid, which share a cluster, "
+        "which members they queried, and on what links and machine they were measured. Each row counts as a "
+        "repetition on a cluster of its own; where rows share one, they show less than is stated here."
+    )
+    return [words] if seed else []
 
 
 # Not matched, since these vary by chance in a sweep.

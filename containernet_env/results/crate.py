@@ -70,10 +70,17 @@ def export(run: ReadRun, file: Path, *, results: Path | None = None, license_nam
         raise UsageError(f"{run.path} cannot be exported: it has no {MANIFEST}\n  The run ended before it was written.")
     if os.path.lexists(file):
         raise UsageError(f"{file} is there already\n  Name another file, or remove it.")
-    manifest, notes = run.manifest, _notes(run)
-    made = _crate(manifest, license_name)
+    manifest, made = run.manifest, _crate(run.manifest, license_name)
+    if run.checked is None:
+        notes = [f"{run.path} has no {CHECKSUMS}: the run goes on, or was killed"]
+    else:
+        names = ", ".join(f"{item.name} ({item.how})" for item in run.checked.changed)
+        notes = [f"not as the run left it: {names}"] if names else []
+    # Files of an unpacked crate that are not the run's are generated again.
+    again = {METADATA, ROWS, ROWS_SCHEMA, *map(_SCHEMA.format, FILES)}
     try:
-        parts = [_add(made, name, run.path / name) for name in _own_files(run)]
+        own = [*(name for name in files_of(run.path) if name not in again), *([CHECKSUMS] if run.checked else [])]
+        parts = [_add(made, name, run.path / name) for name in own]
         parts += [_add(made, _SCHEMA.format(kind), _json(json_schema(kind))) for kind in FILES]
         unpacked = run.path / ROWS
         rows = _add_rows(made, manifest.run_id, unpacked if unpacked.is_file() else results, parts, notes)
@@ -102,7 +109,13 @@ def _crate(manifest: Manifest, license_name: str | None) -> Any:
     crate.source = os.devnull
     root = crate.root_dataset
     crate.name = f"containernet-env run {manifest.run_id}"
-    crate.description = _description(manifest)
+    store, links, machine = manifest.store, manifest.links, manifest.machine
+    measured = f"{store.kind} {store.version}" if store is not None else "A store"
+    by = f", links by {links.links}" if links is not None else ""
+    crate.description = (
+        f"{measured} on an emulated network{by}, measured with containernet-env {manifest.program.version} on "
+        f"{machine.cores} cores of {machine.cpu_model}, Linux {machine.kernel}; config {manifest.config_hash}."
+    )
     crate.license = _NO_LICENSE if license_name is None else license_name
     if license_name is not None and _LICENSE_ID.fullmatch(license_name):
         url = license_name if "://" in license_name else f"https://spdx.org/licenses/{license_name}"
@@ -111,29 +124,6 @@ def _crate(manifest: Manifest, license_name: str | None) -> Any:
     profile = {"@type": "CreativeWork", "name": "Process Run Crate", "version": "0.5"}
     root["conformsTo"] = crate.add(ContextEntity(crate, _PROCESS_RUN_CRATE, properties=profile))
     return crate
-
-
-def _description(manifest: Manifest) -> str:
-    store, links, machine = manifest.store, manifest.links, manifest.machine
-    measured = f"{store.kind} {store.version}" if store is not None else "A store"
-    by = f", links by {links.links}" if links is not None else ""
-    return (
-        f"{measured} on an emulated network{by}, measured with containernet-env {manifest.program.version} on "
-        f"{machine.cores} cores of {machine.cpu_model}, Linux {machine.kernel}; config {manifest.config_hash}."
-    )
-
-
-def _notes(run: ReadRun) -> list[str]:
-    if run.checked is None:
-        return [f"{run.path} has no {CHECKSUMS}: the run goes on, or was killed"]
-    names = ", ".join(f"{item.name} ({item.how})" for item in run.checked.changed)
-    return [f"not as the run left it: {names}"] if names else []
-
-
-def _own_files(run: ReadRun) -> list[str]:
-    """The files of the run directory; other files of an unpacked crate are generated again."""
-    made = {METADATA, ROWS, ROWS_SCHEMA, *map(_SCHEMA.format, FILES)}
-    return [*(name for name in files_of(run.path) if name not in made), *([CHECKSUMS] if run.checked else [])]
 
 
 def _add(crate: Any, name: str, source: Path | bytes, **more: Any) -> Any:

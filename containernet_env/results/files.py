@@ -253,7 +253,8 @@ def check(folder: Path) -> Checked | None:
     changed = []
     for number, line in enumerate(text.splitlines(), start=1):
         match = _LINE.fullmatch(line)
-        if match is None or not _is_inside(match[2]):
+        inside = PurePosixPath(match[2] if match else "..")
+        if match is None or inside.is_absolute() or ".." in inside.parts:
             changed.append(Changed(f"{CHECKSUMS}, line {number}", "not a checksum"))
         else:
             listed[match[2]] = match[1]
@@ -265,7 +266,3 @@ def check(folder: Path) -> Checked | None:
             changed.append(Changed(name, "changed"))
     changed += [Changed(name, "added") for name in sorted(there - listed.keys())]
     return Checked(len(listed), tuple(changed))
-
-
-def _is_inside(name: str) -> bool:
-    return not PurePosixPath(name).is_absolute() and ".." not in PurePosixPath(name).parts

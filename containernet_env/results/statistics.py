@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import median
 from typing import Any
 
 _COMPRESSED, _PLAIN = 0x1C849314, 0x1C849313
@@ -163,12 +164,6 @@ def checked(values: Sequence[float], positive: bool = False) -> list[float]:
     if positive and found[0] <= 0:
         raise ValueError("values must be positive")
     return found
-
-
-def median(values: Sequence[float]) -> float:
-    """The median; with an even number of values the mean of the two in the middle."""
-    ordered = checked(values)
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def median_interval(values: Sequence[float]) -> Interval:

@@ -224,9 +224,9 @@ def test_lines_grids_and_pairs_vary_in_their_axes_alone(tmp_path: Path) -> None:
             keys = [{**whole.cells[cell].values, lines.axis.columns[0]: ""} for _, cell in line.points]
             assert all(key == keys[0] for key in keys)
     (grid,) = cells.grids()
-    assert [panel.label for panel in grid.panels] == ["linearizable", "serializable"]
-    for panel in grid.panels:
-        for y, line in zip(grid.y.values, panel.cells, strict=True):
+    assert [label for label, _ in grid.panels] == ["linearizable", "serializable"]
+    for _, panel in grid.panels:
+        for y, line in zip(grid.y.values, panel, strict=True):
             for x, cell in zip(grid.x.values, line, strict=True):
                 values = cells.cells[cell].values
                 found = ((values["LinkDelay_ms"],), (values["Bandwidth_mbps"],))
