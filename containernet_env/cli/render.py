@@ -358,8 +358,7 @@ def machine_lines(
 def _unproved(plan: Plan) -> Iterator[str]:
     """The parts that a run's proof of the network leaves out: the same gate is planned, so unsupported ones fail
     here."""
-    emulated = plan.options.links != "netem" and plan.options.engine == "builtin"
-    left_out = plan_for(plan.topology, "emulator" if emulated else "netem").left_out
+    left_out = plan_for(plan.topology, "emulator" if by_emulator(plan) else "netem").left_out
     reasons: dict[tuple[str, str], list[str]] = {}
     for (direction, prop), why in left_out.items():
         reasons.setdefault((prop, why), []).append(direction)

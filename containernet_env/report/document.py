@@ -157,7 +157,6 @@ def _network(network: Network) -> NetworkFigures:
 
 
 def _value(name: str, value: object) -> str:
-    """A value for a table whose other column is its name."""
     return phrase(name, value) if name == "Consistency" else text(value)
 
 

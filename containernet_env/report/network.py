@@ -388,7 +388,6 @@ def _scale(places: Sequence[complex], sizes: Sequence[Size]) -> float:
 
 
 def _size(name: str, groups: Sequence[Group]) -> Size:
-    """The box of a switch."""
     links = [words for group in groups for words in _ways(group.link)]
     columns = _links_at(groups) + max(map(len, links), default=0) * CHARACTER
     return max(columns, len(name) * CHARACTER) + 2 * _PAD, (1 + len(links)) * LINE + 2 * _PAD

@@ -178,7 +178,6 @@ class Measured:
     usage: Sequence[UsageLine] = ()
 
     def number(self, column: str, missing: float = _NAN) -> float:
-        """The value of a column."""
         value = scaled(self.columns[column], 1)
         return missing if value is None else value
 

@@ -93,7 +93,6 @@ class _Run:
     over: str | None = None
 
     def take(self, line: Mapping[str, Any]) -> None:
-        """One event."""
         kind, text, at_s = str(line["kind"]), str(line["text"]), _seconds(line["at"])
         if kind == "run_began":
             self.began_s = at_s
@@ -386,7 +385,6 @@ def _cells(row: Mapping[str, str]) -> list[str]:
 
 
 def _value(row: Mapping[str, str], figure: Figure) -> float | None:
-    """What a row has of a figure, in its unit."""
     try:
         return scaled(float(row[figure.column]), figure.scale)
     except ValueError:
@@ -558,7 +556,6 @@ class Server(socketserver.ThreadingTCPServer):
         self.close()
 
     def heard(self, client: Any) -> None:
-        """The request of a client is there."""
         with self._lock:
             if client in self._clients:
                 self._clients[client] = None
@@ -587,7 +584,6 @@ class Server(socketserver.ThreadingTCPServer):
                 client.shutdown(socket.SHUT_RDWR)
 
     def shutdown_request(self, request: Any) -> None:
-        """A client is done with."""
         with self._lock:
             self._clients.pop(request, None)
         super().shutdown_request(request)

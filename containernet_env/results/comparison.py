@@ -66,7 +66,6 @@ class Cell:
 
     @property
     def title(self) -> str:
-        """The cell in one line."""
         return ", ".join(self.name.values())
 
     @property
@@ -76,7 +75,6 @@ class Cell:
 
     @property
     def medians(self) -> tuple[float | None, float | None]:
-        """Of A and B."""
         a, b = (median(side) if side else None for side in self.values)
         return a, b
 

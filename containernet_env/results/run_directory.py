@@ -294,7 +294,6 @@ class RunDirectory:
 
 
 def scenario_line(outcome: ScenarioOutcome) -> ScenarioLine:
-    """The line of an outcome."""
     return ScenarioLine(
         scenario=outcome.scheduled.scenario.name,
         repetition=outcome.scheduled.repetition,

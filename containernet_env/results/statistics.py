@@ -7,11 +7,13 @@ import binascii
 import math
 import struct
 import zlib
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import median
+from itertools import count as count_from
+from statistics import median, pvariance
 from typing import Any
 
 _COMPRESSED, _PLAIN = 0x1C849314, 0x1C849313
@@ -340,21 +342,18 @@ def holm(p_values: Sequence[float]) -> list[float]:
     The i-th smallest of k is multiplied by k - i + 1, and none is smaller than one before it. Whatever depends on
     whatever. Source: Holm, Scandinavian Journal of Statistics 6 (1979), 65-70.
     """
-    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
-    adjusted, largest = [0.0] * len(order), 0.0
-    for place, index in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - place) * p_values[index]))
-        adjusted[index] = largest
-    return adjusted
+    import numpy as np
+
+    order, values = np.argsort(p_values), np.array(p_values)
+    scaled = np.arange(len(order), 0, -1) * values[order]
+    values[order] = np.minimum(1.0, np.maximum.accumulate(scaled))
+    return [float(value) for value in values]
 
 
 @lru_cache(maxsize=64)
 def repetitions_to_tell(tests: int = 1) -> int:
     """The least number of repetitions a side with which each of ``tests`` tests can come out below alpha by itself."""
-    needed = 1
-    while least_p(needed, needed) * tests > ALPHA:
-        needed += 1
-    return needed
+    return next(each for each in count_from(1) if least_p(each, each) * tests <= ALPHA)
 
 
 def likely_spread(a: Sequence[float], b: Sequence[float]) -> float | None:
@@ -368,10 +367,8 @@ def likely_spread(a: Sequence[float], b: Sequence[float]) -> float | None:
 
     sides = [[math.log(value) for value in checked(side, positive=True)] for side in (a, b)]
     freedom = len(a) + len(b) - 2
-    if freedom == 0:
-        return None
-    squares = [(value - math.fsum(side) / len(side)) ** 2 for side in sides for value in side]
-    return math.sqrt(math.fsum(squares) / float(chdtri(freedom, 0.8)))
+    squares = sum(pvariance(side) * len(side) for side in sides)
+    return math.sqrt(squares / float(chdtri(freedom, 0.8))) if freedom else None
 
 
 def detectable_ratio(n: int, m: int, spread: float, tests: int = 1) -> float:
@@ -386,13 +383,9 @@ def detectable_ratio(n: int, m: int, spread: float, tests: int = 1) -> float:
 
 def repetitions_for(ratio: float, spread: float, tests: int = 1) -> int | None:
     """The least number of repetitions a side with which `detectable_ratio` is ``ratio`` or less; ``None`` over 1000."""
-    low, high = repetitions_to_tell(tests), 1000
-    if detectable_ratio(high, high, spread, tests) > ratio:
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if detectable_ratio(middle, middle, spread, tests) <= ratio else (middle + 1, high)
-    return low
+    numbers = range(repetitions_to_tell(tests), 1001)
+    place = bisect_left(numbers, True, key=lambda each: detectable_ratio(each, each, spread, tests) <= ratio)
+    return numbers[place] if place < len(numbers) else None
 
 
 @lru_cache(maxsize=1024)
