@@ -10,11 +10,7 @@ from typing import Any
 from containernet_env.model.load_result import LoadResult
 from containernet_env.results.statistics import Histogram, decode, encode, merged
 
-_SUMS = (
-    "connections", "clients", "requests", "done", "ok", "failed", "empty", "abandoned", "pauses", "paused_s", "cpu_s",
-)  # fmt: skip
-_KNOWN_SUMS = ("run_delay_s", "rate_offered_per_s", "rate_achieved_per_s")
-_LARGEST = ("pause_s", "busy_ratio", "mean_run_delay_s")
+_COUNTS = "connections clients requests done ok failed empty abandoned pauses paused_s cpu_s"
 
 
 def merged_load(loads: Sequence[LoadResult]) -> LoadResult:
@@ -43,10 +39,9 @@ def merged_load(loads: Sequence[LoadResult]) -> LoadResult:
     seconds = {} if response is None else response["percentiles_s"]
     values: dict[str, Any] = {
         **parts[0],
-        **{name: sum(part[name] for part in parts) for name in _SUMS},
-        **{name: _added(part[name] for part in measured) for name in _KNOWN_SUMS},
-        **{name: _of_known(max, (part[name] for part in parts)) for name in _LARGEST},
-        **{name: _added_by_name(part[name] for part in parts) for name in ("outcomes", "errors", "codes")},
+        **_each(parts, (sum, _COUNTS), (_added_by_name, "outcomes errors codes")),
+        **_each(parts, (_largest, "pause_s busy_ratio mean_run_delay_s")),
+        **_each(measured, (_added, "run_delay_s rate_offered_per_s rate_achieved_per_s")),
         "job": None,
         "endpoints": list(dict.fromkeys(name for part in parts for name in part["endpoints"])),
         "reason": "; ".join(dict.fromkeys(part["reason"] for part in parts if part["reason"])) or None,
@@ -61,7 +56,7 @@ def merged_load(loads: Sequence[LoadResult]) -> LoadResult:
         "percentiles_s": response
         and {
             name: response["max_s"] if seconds[name] is None else seconds[name]
-            for name in _of_known(lambda held: next(iter(held)), (part["percentiles_s"] for part in parts))
+            for name in next(part["percentiles_s"] for part in parts if part["percentiles_s"] is not None)
         },
         "percentiles": "histogram",
         "longest_gap_s": None,
@@ -83,15 +78,19 @@ def merged_load(loads: Sequence[LoadResult]) -> LoadResult:
     return LoadResult.from_json(values)
 
 
-def _added(values: Iterable[Any]) -> Any:
+def _each(parts: Sequence[Mapping[str, Any]], *rules: tuple[Callable[[list[Any]], Any], str]) -> dict[str, Any]:
+    """The figures that a rule names, each made by it of those of all parts."""
+    return {name: rule([part[name] for part in parts]) for rule, names in rules for name in names.split()}
+
+
+def _added(values: list[Any]) -> Any:
     """The sum; ``None`` where one is unknown."""
-    held = list(values)
-    return None if None in held else sum(held)
+    return None if None in values else sum(values)
 
 
-def _of_known(choose: Callable[[Iterable[Any]], Any], values: Iterable[Any]) -> Any:
-    held = [value for value in values if value is not None]
-    return choose(held) if held else None
+def _largest(values: list[Any]) -> Any:
+    """Of those that are known."""
+    return max((value for value in values if value is not None), default=None)
 
 
 def _added_by_name(values: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -107,14 +106,14 @@ def _distribution(parts: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] |
     if not known:
         return None
     histogram = merged(decode(part["histogram"]) for part in known)
-    count, left_out = (sum(part[name] for part in known) for name in ("count", "left_out"))
+    counts = _each(known, (sum, "count left_out"))
+    count, left_out = counts.values()
     mean_s = fsum(part["count"] * part["mean_s"] for part in known) / count
     squares = fsum(part["count"] * (part["stddev_s"] ** 2 + (part["mean_s"] - mean_s) ** 2) for part in known)
     longest_s = max(part["max_s"] for part in known)
     names = list(known[0]["percentiles_s"])
     return {
-        "count": count,
-        "left_out": left_out,
+        **counts,
         "min_s": min(part["min_s"] for part in known),
         "mean_s": mean_s,
         "stddev_s": sqrt(squares / count),
@@ -145,9 +144,7 @@ def _schedule(parts: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | Non
         return None
     return {
         **known[0],
-        **{name: sum(part[name] for part in known) for name in ("late", "generator_late", "unsent")},
-        **{name: any(part[name] for part in known) for name in ("fell_behind", "clients_short")},
-        "worst_lag_s": max(part["worst_lag_s"] for part in known),
+        **_each(known, (sum, "late generator_late unsent"), (any, "fell_behind clients_short"), (max, "worst_lag_s")),
         "own_lateness": None,
     }
 
@@ -158,18 +155,15 @@ def _by_operation(parts: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] |
         return None
     return {
         name: {
-            **{key: sum(part[name][key] for part in known) for key in ("ok", "failed", "unknown", "unsent")},
-            **{key: _distribution([part[name][key] for part in known]) for key in ("response_time", "service_time")},
+            **_each([part[name] for part in known], (sum, "ok failed unknown unsent")),
+            **_each([part[name] for part in known], (_distribution, "response_time service_time")),
         }
         for name in known[0]
     }
 
 
 def _warmup(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    if not parts:
-        return None
-    counts = {name: sum(part[name] for part in parts) for name in ("ok", "failed", "unknown", "abandoned")}
-    return {**counts, "total_s": max(part["total_s"] for part in parts)}
+    return _each(parts, (sum, "ok failed unknown abandoned"), (max, "total_s")) if parts else None
 
 
 def _timeline(parts: Sequence[Mapping[str, Any]]) -> tuple[float, list[dict[str, Any]]]:
@@ -193,7 +187,7 @@ def _interval(second: float, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any
     gap = min(answering, key=lambda row: row["gap_ns"], default={"gap_ns": None, "gap_end_ns": None})
     return {
         "second": second,
-        **{name: sum(row[name] for row in rows) for name in ("ok", "failed", "unknown", "requests_per_s")},
+        **_each(rows, (sum, "ok failed unknown requests_per_s")),
         "p50_s": None,
         "p99_s": None,
         "max_s": max((row["max_s"] for row in answering), default=None),
