@@ -10,6 +10,7 @@ from decimal import Decimal
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from rich.console import Console
@@ -430,11 +431,7 @@ def test_the_file_keeps_the_last_of_each_group_of_each_machine(place: Path) -> N
 
 def test_a_full_disk_leaves_the_file_as_it_was(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     capacity.add(KEY, [sample()], [])
-
-    def full(fd: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", mock.Mock(side_effect=OSError(28, "No space left on device")))
     note = capacity.add(KEY, [sample(), sample()], [])
     assert note == "what requests cost on this machine is not kept: No space left on device"
     assert (capacity.read(KEY), os.listdir(place.parent)) == ((known(sample()), None), [capacity.NAME])

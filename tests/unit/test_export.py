@@ -12,6 +12,7 @@ import zipfile
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -131,11 +132,7 @@ def test_the_rows_of_this_run_alone_are_in_it_and_every_column_is_described(crat
 
 def test_a_run_that_failed_is_a_failed_action(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_fakes(monkeypatch)
-
-    def fail(self: FakeTestbed) -> None:
-        raise UsageError("no")
-
-    monkeypatch.setattr(FakeTestbed, "up", fail)
+    monkeypatch.setattr(FakeTestbed, "up", mock.Mock(side_effect=UsageError("no")))
     with pytest.raises(UsageError):
         run(tmp_path / "out.csv")
     done, entities, _ = exported(tmp_path / "out.csv")

@@ -145,13 +145,6 @@ def test_a_row_that_finds_no_room_leaves_the_file_at_its_last_whole_row(tmp_path
     assert [row["TestType"] for row in rows_of(path)] == ["write", "read"]
 
 
-def strike(error: BaseException) -> Callable[..., Any]:
-    def fail(*_: object) -> Any:
-        raise error
-
-    return fail
-
-
 def test_a_row_that_was_not_forced_to_disk_is_not_in_the_file(tmp_path: Path) -> None:
     file = opened(tmp_path / "out.csv")
     for number, words in (
@@ -160,7 +153,7 @@ def test_a_row_that_was_not_forced_to_disk_is_not_in_the_file(tmp_path: Path) ->
         (errno.EPERM, "Operation not permitted\n  Allow writing there (lsattr shows what is immutable)"),
         (errno.EIO, "Input/output error\n  See what the kernel says"),
     ):
-        broken = mock.patch.object(os, "fsync", strike(OSError(number, os.strerror(number))))
+        broken = mock.patch.object(os, "fsync", side_effect=OSError(number, os.strerror(number)))
         with broken, pytest.raises(RowNotWrittenError) as refused:
             file.append({"TestType": "read"})
         assert f"out.csv cannot be written: {words}" in str(refused.value)
@@ -300,7 +293,7 @@ def test_a_row_that_is_appended_again_is_written_once(
     file.append({"TestType": "a"})
     if lost:
         file.path.unlink()
-    with mock.patch.object(file, struck, strike(error)), pytest.raises(raised):
+    with mock.patch.object(file, struck, side_effect=error), pytest.raises(raised):
         file.append({"TestType": "b"})
     file.append({"TestType": "b"})
     assert [row["TestType"] for row in rows_of(file.file)] == ["a", "b"]
@@ -313,7 +306,7 @@ def test_a_file_that_is_lost_for_good_holds_no_row(tmp_path: Path, monkeypatch: 
 
     def down(self: FakeTestbed) -> None:
         out.unlink()
-        monkeypatch.setattr(ResultsFile, "_open_beside", strike(NO_ROOM))
+        monkeypatch.setattr(ResultsFile, "_open_beside", mock.Mock(side_effect=NO_ROOM))
 
     monkeypatch.setattr(FakeTestbed, "down", down)
     with pytest.raises(RowsNotWrittenError, match=r"\n  1 of 1 rows are not in it.\n  1 of them are in "):
