@@ -104,7 +104,6 @@ class ContainerHost(Host):  # type: ignore[misc]
         return (self.container if self.alive else self._started()).exit_state()
 
     def ending(self, words: LastWords = last_words) -> str | None:
-        """See ``stores.cluster.MemberHost``."""
         return self.container.ending(words)
 
     def logs(self, tail: int = 20) -> str:
@@ -242,7 +241,6 @@ class ContainerHost(Host):  # type: ignore[misc]
         return True if self.readbuf else super().waitReadable(timeoutms)
 
     def write(self, data: str) -> None:
-        """Type into the running command."""
         if self._shell is not None:
             os.write(self._shell.terminal, data.encode())
 
@@ -438,7 +436,6 @@ class Docker(ContainerHost):
 
     @property
     def did(self) -> str | None:
-        """The engine's id of the container; ``None`` until there is one."""
         return self.container.id
 
     def died(self) -> bool:
@@ -446,7 +443,6 @@ class Docker(ContainerHost):
         return self.container.died()
 
     def restart(self) -> None:
-        """See ``testbed_network.TestbedHost``."""
         self.container.restart()
         self.context.reconnect(self.name)
 
@@ -486,7 +482,6 @@ class Docker(ContainerHost):
         defaultRoute: str | None = None,
         **_params: Any,
     ) -> dict[str, Any]:
-        """Configure the default interface; Mininet calls this at start."""
         if mac is not None:
             self.setMAC(mac)
         if ip is not None:
@@ -505,7 +500,6 @@ class Docker(ContainerHost):
         self._set_route("default", words)
 
     def setHostRoute(self, ip: str, intf: Any) -> None:
-        """Reach one address through an interface."""
         self._set_route(f"{ip}/32", f"dev {intf}")
 
     def _set_route(self, destination: str, words: str) -> None:

@@ -127,7 +127,6 @@ class NetworkLink(Link):  # type: ignore[misc]
         return getattr(self.__dict__["held"], name)
 
     def set_up(self, up: bool) -> int:
-        """See ``ShapedLink``."""
         at_ns = self.held.set_up(up)
         self.plugged = up
         if up:
@@ -184,7 +183,6 @@ class NodeInterface(Intf):  # type: ignore[misc]
         self.link.announce(self)
 
     def setMAC(self, macstr: str) -> None:
-        """Replace the Ethernet address."""
         self.held.set_mac(macstr)
         self.link.announce(self)
 
@@ -219,11 +217,9 @@ class NodeInterface(Intf):  # type: ignore[misc]
         return self.held.read_address()
 
     def updateMAC(self) -> str | None:
-        """The Ethernet address as the kernel holds it."""
         return self.held.read_mac()
 
     def updateAddr(self) -> tuple[str | None, str | None]:
-        """Both addresses as the kernel holds them."""
         return self.updateIP(), self.updateMAC()
 
     def isUp(self, setUp: bool = False) -> bool:
@@ -359,7 +355,6 @@ class LazyShellNode(Node):  # type: ignore[misc]
             super().startShell(mnopts)
 
     def sendCmd(self, *args: Any, **options: Any) -> None:
-        """See Mininet."""
         if not self.shell:
             self._wanted = True
             # inNamespace would make mnexec create yet another namespace.
@@ -368,7 +363,6 @@ class LazyShellNode(Node):  # type: ignore[misc]
         super().sendCmd(*args, **options)
 
     def cmd(self, *args: Any, **options: Any) -> Any:
-        """See Mininet."""
         if not self._wanted:
             self.sendCmd(*args, **options)
             return self.waitOutput(options.get("verbose", False))

@@ -318,7 +318,6 @@ class LiveLinks:
 
     @property
     def captures(self) -> tuple[Capture, ...]:
-        """The recordings that have not been stopped."""
         return self._captures
 
     def start_capture(self, node: Any, path: Path | str) -> Capture:

@@ -205,13 +205,11 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         return host
 
     def removeDocker(self, name: str | Docker, **_params: Any) -> None:
-        """Remove a host, its links and its container."""
         self.delNode(self[name] if isinstance(name, str) else name)
 
     removeHost = removeDocker
 
     def delNode(self, node: Any, nodes: list[Any] | None = None) -> None:
-        """Remove a node with its links."""
         for link in [link for link in self.links if node in (link.intf1.node, link.intf2.node)]:
             self.delLink(link)
         if isinstance(node, NetworkSwitch):
@@ -399,7 +397,6 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         return [host for host in self.hosts if isinstance(host, Docker)]
 
     def configHosts(self) -> None:
-        """Give every host its addresses, side by side."""
         self.wait_up()
         # list() raises the exceptions of the threads.
         list(self._pool.map(lambda host: _configure(host, addresses=bool(host.intfs)), self.hosts))

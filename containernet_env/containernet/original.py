@@ -85,7 +85,6 @@ class NamespacedBridge(EndingShell, LinuxBridge):  # type: ignore[misc]
         _check_ports(self.name, ports, set(interfaces))
 
     def remove(self) -> None:
-        """Remove it from the system. Idempotent."""
         _end_shell(self)
 
 
@@ -106,7 +105,6 @@ class OwnedOvsBridge(EndingShell, OVSBridge):  # type: ignore[misc]
         return f'{super().bridgeOpts()} external_ids:{owner.LABEL}=\\"{owner.current()}\\"'
 
     def start(self, controllers: Sequence[Any]) -> None:
-        """See Mininet."""
         super().start(controllers)
         self._started = True
 
@@ -124,7 +122,6 @@ class OwnedOvsBridge(EndingShell, OVSBridge):  # type: ignore[misc]
         _check_ports(self.name, set(switches.vsctl("list-ports", self.deployed_name).split()), set(interfaces))
 
     def remove(self) -> None:
-        """Remove it from the system. Idempotent."""
         switches.remove_bridge(self.deployed_name)
         _end_shell(self)
 
@@ -160,7 +157,6 @@ class EngineClient:
         return getattr(self._api, name)
 
     def create_host_config(self, **_options: Any) -> Any:
-        """That of our own hosts."""
         return self._api.create_host_config(**self._options.host_config())
 
     def create_container(self, **options: Any) -> Any:

@@ -233,7 +233,6 @@ class Crashes:
 
     @property
     def names(self) -> Sequence[str]:
-        """The hosts that can crash."""
         return [host.name for host in self.net.hosts if isinstance(host, Docker)]
 
     def leadership(self) -> Leadership | None:
@@ -495,7 +494,6 @@ class CommandLine(CLI):  # type: ignore[misc]
         return [f"{name} " for name in sorted(self.mn) if name.startswith(text)]
 
     def complete_help(self, text: str, *_: Any) -> list[str]:
-        """See ``cmd.Cmd``."""
         return [verb for verb in self.verbs() if verb.startswith(text)]
 
     def do_help(self, line: str) -> None:
@@ -586,7 +584,6 @@ class CommandLine(CLI):  # type: ignore[misc]
     """The exit status of the last of the commands that have one."""
 
     def fail(self, problem: BaseException) -> None:
-        """Handle the error of a command."""
         error(f"*** {_describe(problem)}\n")
 
     def run(self) -> None:
@@ -639,7 +636,6 @@ class OneLine(CommandLine):
         return False
 
     def run_in(self, node: Any, command: str) -> None:
-        """See ``CommandLine``."""
         if not hasattr(node, "run"):  # no container
             super().run_in(node, command)
             return
@@ -647,7 +643,6 @@ class OneLine(CommandLine):
         self._say(text)
 
     def fail(self, problem: BaseException) -> None:
-        """See ``CommandLine``."""
         if isinstance(problem, ContainernetEnvError):
             raise problem
         self._say(f"*** {_describe(problem)}\n")

@@ -269,12 +269,10 @@ class Container:
 
     @property
     def removed(self) -> bool:
-        """Whether it has been removed."""
         return self._removed
 
     @property
     def alive(self) -> bool:
-        """Whether its first process runs; false until it is up."""
         first = self._first
         return not self._removed and first is not None and not first.has_ended()
 
@@ -372,7 +370,6 @@ class Container:
     # --- limits ------------------------------------------------------------------------------------------------
 
     def limits(self) -> Limits:
-        """CPU and memory limits as the kernel holds them now."""
         return read_limits(cgroups_of(self.pid))
 
     def oom_kills(self) -> int:

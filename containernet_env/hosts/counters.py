@@ -51,7 +51,6 @@ def thread_times(before: ThreadTimes, schedstats: Iterable[bytes]) -> ThreadTime
 
 
 def added(*times: ThreadTimes) -> ThreadTimes:
-    """The sum of each."""
     return ThreadTimes(*map(sum, zip(*times, strict=True)))
 
 
@@ -64,7 +63,6 @@ def process_times(stat: bytes) -> dict[str, int]:
 
 
 def resident_bytes(statm: bytes) -> int:
-    """The resident memory in ``/proc/PID/statm``."""
     _, pages, *_ = statm.split()
     return int(pages) * PAGE_BYTES
 
@@ -161,7 +159,6 @@ class KeptFiles:
             os.close(fd)
 
     def close(self) -> None:
-        """Close every file. Idempotent."""
         for path in list(self._opened):
             self.forget(path)
 
@@ -195,11 +192,9 @@ class Process:
         return None if self._folder is None else self._files.read(name, parse, most_bytes)
 
     def times(self) -> dict[str, int] | None:
-        """User and system time."""
         return self._read("stat", process_times)
 
     def rss_bytes(self) -> int | None:
-        """Its resident memory; ``None`` once it has ended."""
         return self._read("statm", resident_bytes)
 
     def disk_bytes(self) -> tuple[int, int] | None:
@@ -221,7 +216,6 @@ class Process:
             self._files.forget("net/dev")
 
     def cgroup(self) -> bytes | None:
-        """Which cgroups it is in, as the kernel writes it."""
         return self._read("cgroup", bytes)
 
     def threads(self) -> ThreadTimes | None:
@@ -260,7 +254,6 @@ class Process:
             self._ended = thread_times(self._ended, [text])
 
     def close(self) -> None:
-        """Close everything. Idempotent."""
         self._files.close()
         for fd in (*self._threads.values(), self._tasks, self._folder):
             if fd is not None:
@@ -316,7 +309,6 @@ class Group(KeptFiles):
         return times | self.throttling(v2)
 
     def memory_bytes(self) -> int | None:
-        """Memory, page cache included."""
         return self.read(self._memory, int)
 
     def disk_use(self) -> dict[str, int] | None:
@@ -324,11 +316,9 @@ class Group(KeptFiles):
         return self.read(self._io, group_disk_use)
 
     def pressures(self) -> dict[str, int | None]:
-        """For how long some task was stalled."""
         return {field: self.read(path, pressure_ns) for field, path in self._pressures.items()}
 
     def pids(self) -> tuple[int, ...]:
-        """Its processes."""
         return self.read(self._processes, lambda text: tuple(map(int, text.split())), 1 << 16) or ()
 
 
@@ -393,7 +383,6 @@ class ContainerUse:
         )
 
     def _living(self, group: Group) -> list[Process]:
-        """Its processes but the first one."""
         pids = set(group.pids()) - {self._first.pid}
         for pid in self._others.keys() - pids:
             process = self._others.pop(pid)
@@ -406,7 +395,6 @@ class ContainerUse:
         return list(self._others.values())
 
     def close(self) -> None:
-        """Close every file. Idempotent."""
         for process in (self._first, *self._others.values()):
             process.close()
         if self._group is not None:
@@ -439,7 +427,6 @@ class MemberUse:
         return self._last
 
     def close(self) -> None:
-        """Close every file. Idempotent."""
         self._use.close()
 
 
@@ -482,7 +469,6 @@ class ProcessUse:
             self._group.close()
 
     def close(self) -> None:
-        """Close every file. Idempotent."""
         self._process.close()
         self._close_group()
 
@@ -513,7 +499,6 @@ class MachineUse:
         )
 
     def close(self) -> None:
-        """Close every file. Idempotent."""
         self._files.close()
 
 
@@ -534,7 +519,6 @@ class AllUse:
         self._others |= {"driver": ProcessUse(pids.driver), "machine": MachineUse()}
 
     def read(self) -> Consumers:
-        """One sample of each."""
         members = {name: found for name, member in self._members.items() if (found := member.read()) is not None}
         others = {role: consumer.read() for role, consumer in self._others.items()}
         clients = {name: found for name, client in self._clients.items() if (found := client.read()) is not None}
@@ -543,7 +527,6 @@ class AllUse:
         return Consumers(members=members, clients=clients, **others)
 
     def close(self) -> None:
-        """Close every file. Idempotent."""
         for consumer in (*self._members.values(), *self._clients.values(), *self._others.values()):
             consumer.close()
 

@@ -154,7 +154,6 @@ def address() -> str:
 
 
 def _named() -> str:
-    """``address`` as the user gave it."""
     return f"DOCKER_HOST={os.environ['DOCKER_HOST']}" if os.environ.get("DOCKER_HOST") else address()
 
 

@@ -98,7 +98,6 @@ class TcpConnection(ExternalConnection):
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def with_headers(self, headers: Mapping[str, str]) -> TcpConnection:
-        """The same with these headers."""
         return replace(self, headers=headers)
 
     def rtt_ns(self, timeout_s: float) -> int:
@@ -131,5 +130,4 @@ class TcpConnection(ExternalConnection):
 
     @property
     def authority(self) -> str:  # type: ignore[override]
-        """The value of the Host header."""
         return self.host

@@ -39,7 +39,6 @@ class Limits:
 
     @property
     def cpus(self) -> float | None:
-        """The quota as a number of CPUs."""
         if self.cpu_quota_us is None or not self.cpu_period_us:
             return None
         return self.cpu_quota_us / self.cpu_period_us
@@ -131,7 +130,6 @@ def _read_of(cgroups: Cgroups, controller: str, v1_name: str, v2_name: str) -> s
 
 
 def read_limits(cgroups: Cgroups) -> Limits:
-    """The limits held in ``cgroups``."""
     # v2: quota and period in one file.
     quota = _read_of(cgroups, "cpu", "cpu.cfs_quota_us", "cpu.max")
     period = _read_of(cgroups, "cpu", "cpu.cfs_period_us", "cpu.max")

@@ -172,7 +172,6 @@ class Frame:
 
 
 def tree(stacks: Mapping[Stack, int]) -> Frame:
-    """All stacks joined from their outermost functions on."""
     root = Frame(_ROOT)
     for stack, value in stacks.items():
         frame = root

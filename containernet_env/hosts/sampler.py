@@ -41,7 +41,6 @@ class Window:
                 self._largest[place] = larger(self._largest[place], seen)
 
     def usage(self) -> Usage:
-        """The usage until the last sample."""
         used = {
             place: difference(first, self._last[place], self._largest[place]) for place, first in self._first.items()
         }
@@ -91,7 +90,6 @@ class Sampler:
         self._thread = clock.Thread(target=self._run, name="usage", daemon=True)
 
     def start(self) -> None:
-        """Begin to sample."""
         with suppress(RuntimeError):  # no thread can be started: the edges of scenarios are sampled all the same
             self._thread.start()
 

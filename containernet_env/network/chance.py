@@ -81,7 +81,6 @@ class CountTest:
         return cls(trials, ratio, low, high)
 
     def explains(self, count: int) -> bool:
-        """Whether it is within the bounds."""
         return self.low <= count <= self.high
 
     def detects(self, other: float) -> bool:

@@ -248,7 +248,6 @@ class LinkEmulator:
 
     @property
     def pid(self) -> int | None:
-        """The process, while it runs."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def start(self) -> None:
@@ -298,7 +297,6 @@ class LinkEmulator:
         return self._client.request(op, deadline_s, **fields)
 
     def route(self, routes: Routes, rerouted: Rerouted | None) -> None:
-        """See ``Fabric.route``."""
         with self._routing:
             self.request("routes", switches=routes)
             self._rerouted = rerouted
@@ -354,7 +352,6 @@ class LinkEmulator:
 
     @property
     def log(self) -> str:
-        """The last lines of its output."""
         return "".join(f"{line}\n" for line in list(self._log_lines))
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
@@ -539,7 +536,6 @@ class EmulatedLink(ShapedLink):
                 uplink.apply(getattr(spec, side))
 
     def read_back(self) -> LinkSpec:
-        """See ``ShapedLink``."""
         held = self._emulator.request("read_link", name=self.name).result
         return LinkSpec(*(self._held(side, direction_from_json(held[side])) for side in SIDES))
 
@@ -553,7 +549,6 @@ class EmulatedLink(ShapedLink):
             return direction
 
     def statistics(self) -> dict[str, Any]:
-        """See ``ShapedLink``."""
         counters = link_counters(self._emulator.request("read_link", name=self.name).result)
         self.count_at_hosts(counters, {})
         return counters
@@ -573,7 +568,6 @@ class EmulatedLink(ShapedLink):
                 link[side]["drops"]["queue"] += counted["dropped"]
 
     def set_up(self, up: bool) -> int:
-        """See ``ShapedLink``."""
         if not any(isinstance(end, Interface) for end in self.ends):
             return self._emulator.plug_between(self.name, up)
         return self._emulator.request("link_state", name=self.name, up=up).at_ns
@@ -615,12 +609,10 @@ class EmulatorFabric(Fabric):
         return self._emulator().request("partition", sets=[[port_name(end) for end in group] for group in sets]).at_ns
 
     def heal(self) -> int:
-        """See ``Fabric``."""
         # Before its start there is no partition.
         return self._emulator().request("heal").at_ns if self._emulator().hello else clock.monotonic_ns()
 
     def route(self, routes: Routes, rerouted: Rerouted | None = None) -> None:
-        """See ``Fabric``."""
         self._emulator().route(routes, rerouted)
 
     def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:

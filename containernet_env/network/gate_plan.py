@@ -222,7 +222,6 @@ class GatePlan:
                 self._over.setdefault(hop.name, []).append(pair)
 
     def path_of(self, stream: int) -> tuple[Hop, ...]:
-        """The path of a stream."""
         return self.paths[self.streams[stream].sender, self.streams[stream].receiver]
 
     def over(self, hop: Hop) -> Sequence[tuple[str, str]]:
@@ -294,7 +293,6 @@ def loss_ratio(hop: Hop) -> float:
 
 
 def lost_ratio(path: Iterable[Hop]) -> float:
-    """The share of the frames that a path loses."""
     return arrivals(path)[0]
 
 

@@ -60,7 +60,6 @@ class Times:
 
     @property
     def delays_ns(self) -> list[int]:
-        """The delays of the frames that arrived."""
         return [delay for delay in self.delay_ns if delay >= 0]
 
 
@@ -138,21 +137,17 @@ class _Arrival:
 
     @property
     def frames(self) -> int:
-        """How many were sent."""
         return sum(times.sent for times in self.times.values())
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of them arrived."""
         return all(times.received == times.sent for times in self.times.values())
 
     @property
     def offered_bps(self) -> float:
-        """The rate at which it was sent."""
         return (len(self.sent) - 1) * self.bits * S / max(1, self.sent[-1][0] - self.sent[0][0])
 
     def path(self, stream: int) -> Sequence[Hop]:
-        """The path of a stream."""
         return self._gate.plan.path_of(stream)
 
     @property
@@ -253,7 +248,6 @@ class _Arrival:
 
 
 def shuffles(path: Sequence[Hop]) -> bool:
-    """Whether frames may overtake each other on a path."""
     return any(hop.spec.jitter is not None and hop.spec.jitter.reorder for hop in path)
 
 

@@ -196,7 +196,6 @@ def _delays_of(gate: Measured, pair: _Pair, arrivals: _Arrivals) -> _PathDelays 
 
 
 def _delay_checks(gate: Measured, delays: _PathsDelays) -> Iterator[Check]:
-    """The delay of every direction."""
     plan = gate.plan
     blamed: set[_Pair] = set()
     # Directions that lie on the same paths only cannot be distinguished: they are named together.

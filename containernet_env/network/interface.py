@@ -164,7 +164,6 @@ class Interface:
             out.send(frame)
 
     def set_up(self, up: bool) -> None:
-        """Set it up or down."""
         self._ip(f"link set dev {self.name} {'up' if up else 'down'}")
 
     def set_mtu(self, size_bytes: int) -> None:

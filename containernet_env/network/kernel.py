@@ -202,7 +202,6 @@ def direction_from_tc(
 
 
 def _is_default(qdisc: Mapping[str, Any]) -> bool:
-    """Whether it is the kernel's default of an interface, which has no handle."""
     return bool(qdisc.get("handle") == "0:")
 
 
@@ -314,7 +313,6 @@ class VethLink(ShapedLink):
         self._counted_from = self.statistics()
 
     def statistics(self) -> dict[str, Any]:
-        """See ``ShapedLink``."""
         counters: dict[str, Any] = {}
         up = True
         for side, end in zip(SIDES, self._interfaces, strict=True):
@@ -475,12 +473,10 @@ class KernelFabric(Fabric):
         return clock.monotonic_ns()
 
     def heal(self) -> int:
-        """See ``Fabric``."""
         self._heal(set(self._parted))
         return clock.monotonic_ns()
 
     def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
-        """See ``Fabric``."""
         statistics = counters_of(links)
         if reset:
             for link in links:

@@ -208,7 +208,6 @@ class Throughput:
 
     @property
     def rate_bps(self) -> float:
-        """Bits of payload per second."""
         return self.received_bytes * 8 / self.length_s
 
 

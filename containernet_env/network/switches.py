@@ -158,14 +158,12 @@ class EmulatedSwitch(LearningSwitch):
 
     @property
     def pid(self) -> int | None:
-        """The emulator's process."""
         return self._emulator.pid
 
     def attach(self, port: Port) -> None:
         """See ``LearningSwitch``: nothing, the emulator makes ports with their links."""
 
     def remove(self) -> None:
-        """See ``LearningSwitch``."""
         if not self._removed and self._emulator.pid is not None:
             self._emulator.request("remove_switch", name=self.name)
         self._removed = True
@@ -192,15 +190,12 @@ class BridgeSwitch(LearningSwitch):
 
     @property
     def pid(self) -> int:
-        """The process that holds the switches' namespace."""
         return self._pid
 
     def attach(self, port: Port) -> None:
-        """See ``LearningSwitch``."""
         ip_batch(self.pid, [f"link set dev {port.name} master {self.bridge}"])
 
     def remove(self) -> None:
-        """See ``LearningSwitch``."""
         delete_interface(self.pid, self.bridge)
 
 
@@ -225,5 +220,4 @@ class OvsSwitch(LearningSwitch):
         add_port(self.bridge, port.name)
 
     def remove(self) -> None:
-        """See ``LearningSwitch``."""
         remove_bridge(self.bridge)
