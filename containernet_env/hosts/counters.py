@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.limits import Cgroups, cgroups_of
@@ -28,30 +28,19 @@ _TRAFFIC = ("received_bytes", "received_frames", "sent_bytes", "sent_frames")
 _DISK = ("read_bytes", "written_bytes", "reads", "writes")
 
 
-class ThreadTimes(NamedTuple):
-    """Of threads together: CPU time, time in which they were runnable without a core, and how often one got it."""
-
-    cpu_ns: int
-    run_delay_ns: int
-    switches: int
+_THREADS = ("threads_cpu_ns", "run_delay_ns", "context_switches")
+"""The numbers of a schedstat: CPU time, time in which a thread was runnable without a core, how often it got one."""
+_OF_DISKS = ("read_bytes", "written_bytes")
+"""What /proc/PID/io counts of disks; its other counters are those of system calls."""
 
 
-_NONE_ENDED = ThreadTimes(0, 0, 0)
+def added(*counts: Iterable[int]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(*counts, strict=True)))
 
 
-def thread_times(before: ThreadTimes, schedstats: Iterable[bytes]) -> ThreadTimes:
-    """The sum of ``before`` and several ``/proc/PID/task/TID/schedstat``."""
-    cpu_ns, delay_ns, switches = before
-    for schedstat in schedstats:
-        one, two, three = schedstat.split()
-        cpu_ns += int(one)
-        delay_ns += int(two)
-        switches += int(three)
-    return ThreadTimes(cpu_ns, delay_ns, switches)
-
-
-def added(*times: ThreadTimes) -> ThreadTimes:
-    return ThreadTimes(*map(sum, zip(*times, strict=True)))
+def thread_times(before: Iterable[int], schedstats: Iterable[bytes]) -> tuple[int, ...]:
+    """The sums of ``before`` and several ``/proc/PID/task/TID/schedstat``."""
+    return added(before, *(map(int, schedstat.split()) for schedstat in schedstats))
 
 
 def process_times(stat: bytes) -> dict[str, int]:
@@ -150,7 +139,7 @@ class KeptFiles:
         except OSError:
             self.forget(path)
             return None
-        except (ValueError, IndexError):
+        except (ValueError, LookupError):
             return None
 
     def forget(self, path: str) -> None:
@@ -165,8 +154,6 @@ class KeptFiles:
 
 # Three numbers of at most 20 digits.
 _SCHEDSTAT_BYTES = 64
-# What /proc/PID/io counts of disks; its other counters are those of system calls.
-_READ, _WRITTEN = b"read_bytes:", b"write_bytes:"
 
 
 class Process:
@@ -183,8 +170,8 @@ class Process:
         # By id: the open schedstat, and its last content.
         self._threads: dict[str, int] = {}
         self._texts: dict[str, bytes] = {}
-        self._ended = _NONE_ENDED
-        self.seen_disk_bytes = (0, 0)
+        self._ended: tuple[int, ...] = (0, 0, 0)
+        self.seen_disk_bytes: tuple[int, ...] = (0, 0)
         """The last known value of ``disk_bytes``."""
 
     def _read(self, name: str, parse: Callable[[bytes], _T], most_bytes: int = 8192) -> _T | None:
@@ -197,13 +184,13 @@ class Process:
     def rss_bytes(self) -> int | None:
         return self._read("statm", resident_bytes)
 
-    def disk_bytes(self) -> tuple[int, int] | None:
+    def disk_bytes(self) -> tuple[int, ...] | None:
         """Bytes read from disks, and bytes on their way to them."""
-        found = self._read("io", counters)
-        if found is None or not found.keys() >= {_READ, _WRITTEN}:
-            return None
-        self.seen_disk_bytes = found[_READ], found[_WRITTEN]
-        return self.seen_disk_bytes
+        names = (b"read_bytes:", b"write_bytes:")
+        found = self._read("io", lambda text: tuple(map(counters(text).__getitem__, names)))
+        if found is not None:
+            self.seen_disk_bytes = found
+        return found
 
     def traffic(self) -> dict[str, int] | None:
         """Of the interfaces in its network namespace.
@@ -218,7 +205,7 @@ class Process:
     def cgroup(self) -> bytes | None:
         return self._read("cgroup", bytes)
 
-    def threads(self) -> ThreadTimes | None:
+    def threads(self) -> tuple[int, ...] | None:
         """Of all its threads, those that have ended included as far as they were seen."""
         if self._tasks is None:
             return None
@@ -238,7 +225,7 @@ class Process:
         return self.seen_times if self._threads else None
 
     @property
-    def seen_times(self) -> ThreadTimes:
+    def seen_times(self) -> tuple[int, ...]:
         """The usage of its threads when they were last seen."""
         return thread_times(self._ended, self._texts.values())
 
@@ -362,8 +349,8 @@ class ContainerUse:
         self._group = _group_of(pid)
         self._others: dict[int, Process] = {}
         # The usage of those that have ended, as far as it was seen.
-        self._ended = _NONE_ENDED
-        self._ended_disk_bytes = (0, 0)
+        self._ended: tuple[int, ...] = (0, 0, 0)
+        self._ended_disk_bytes: tuple[int, ...] = (0, 0)
 
     def read(self) -> Consumption | None:
         """Its usage since it began; ``None`` once it has ended."""
@@ -374,11 +361,14 @@ class ContainerUse:
         processes = [self._first, *others]
         return Consumption(
             **self._group.cpu(),
-            **_thread_fields([process.threads() for process in processes], self._ended),
+            **_summed(_THREADS, self._ended, (process.threads() for process in processes)),
             memory_bytes=self._group.memory_bytes(),
             rss_bytes=rss_bytes + sum(process.rss_bytes() or 0 for process in others),
             **(self._first.traffic() or {}),
-            **(self._group.disk_use() or _disk_fields(processes, self._ended_disk_bytes)),
+            **(
+                self._group.disk_use()
+                or _summed(_OF_DISKS, self._ended_disk_bytes, (process.disk_bytes() for process in processes))
+            ),
             **self._group.pressures(),
         )
 
@@ -387,8 +377,7 @@ class ContainerUse:
         for pid in self._others.keys() - pids:
             process = self._others.pop(pid)
             self._ended = added(self._ended, process.seen_times)
-            read, written = process.seen_disk_bytes
-            self._ended_disk_bytes = self._ended_disk_bytes[0] + read, self._ended_disk_bytes[1] + written
+            self._ended_disk_bytes = added(self._ended_disk_bytes, process.seen_disk_bytes)
             process.close()
         for pid in pids - self._others.keys():
             self._others[pid] = Process(pid)
@@ -447,9 +436,9 @@ class ProcessUse:
             cpu_ns=self._cpu_ns(),
             **(self._process.times() or {}),
             **self._throttling(),
-            **_thread_fields([self._process.threads()]),
+            **_summed(_THREADS, (0, 0, 0), [self._process.threads()]),
             rss_bytes=rss_bytes,
-            **_disk_fields([self._process]),
+            **_summed(_OF_DISKS, (0, 0), [self._process.disk_bytes()]),
         )
 
     def _cpu_ns(self) -> int | None:
@@ -538,17 +527,7 @@ def _group_of(pid: int) -> Group | None:
         return None
 
 
-def _thread_fields(times: list[ThreadTimes | None], ended: ThreadTimes = _NONE_ENDED) -> dict[str, int | None]:
-    known = [time for time in times if time is not None]
-    if not known:
-        return {}
-    cpu_ns, delay_ns, switches = added(ended, *known)
-    return {"threads_cpu_ns": cpu_ns, "run_delay_ns": delay_ns, "context_switches": switches}
-
-
-def _disk_fields(processes: list[Process], ended: tuple[int, int] = (0, 0)) -> dict[str, int]:
-    known = [pair for process in processes if (pair := process.disk_bytes()) is not None]
-    if not known:
-        return {}
-    read, written = (sum(values) for values in zip(ended, *known, strict=True))
-    return {"read_bytes": read, "written_bytes": written}
+def _summed(names: Iterable[str], ended: Iterable[int], counted: Iterable[tuple[int, ...] | None]) -> dict[str, int]:
+    """The sums over processes by field, with those of ended ones; nothing where all are unknown."""
+    known = [counts for counts in counted if counts is not None]
+    return dict(zip(names, added(ended, *known), strict=True)) if known else {}

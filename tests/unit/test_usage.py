@@ -66,9 +66,8 @@ def test_numbers_are_those_of_the_texts() -> None:
     found = counters.disk_use(DISKSTATS, {b"vda", b"nvme0n1"})
     assert list(found.values()) == [(254500602 + 8) * 512, (135412064 + 16) * 512, 5804182, 6255151]
     assert counters.group_disk_use(V2_IO) == V2_DISK
-    none = counters.ThreadTimes(0, 0, 0)
-    assert counters.thread_times(none, [b"35891192 3980015 127\n", b"1 2 3\n"]) == (35891193, 3980017, 130)
-    assert counters.thread_times(counters.ThreadTimes(10, 20, 30), []) == (10, 20, 30)
+    assert counters.thread_times((0, 0, 0), [b"35891192 3980015 127\n", b"1 2 3\n"]) == (35891193, 3980017, 130)
+    assert counters.thread_times((10, 20, 30), []) == (10, 20, 30)
     assert counters.pressure_ns(PRESSURE) == 4943136437000
     assert counters.resident_bytes(b"765 357 300 5 0 100 0\n") == 357 * PAGE
     assert counters.memory_in_use_bytes(MEMINFO) == (24650272 - 23899620) * 1024
@@ -77,7 +76,7 @@ def test_numbers_are_those_of_the_texts() -> None:
 
 def test_other_forms_are_no_numbers() -> None:
     def threads(text: bytes) -> object:
-        return counters.thread_times(counters.ThreadTimes(0, 0, 0), [text])
+        return counters.thread_times((0, 0, 0), [text])
 
     of_process = (threads, counters.process_times, counters.resident_bytes)
     for parse in (*of_process, counters.pressure_ns, counters.machine_times, counters.memory_in_use_bytes):
