@@ -73,7 +73,8 @@ class ControlClient:
         self._lock = clock.Lock()
         self._sending = clock.Lock()  # separate, so that close() does not wait for a sender
         self._closed = False
-        self._lost = False
+        self.lost = False
+        """Whether the other side has ended the connection."""
         self._thread = clock.Thread(target=self._read, name="link-emulator-control", daemon=True)
         self._thread.start()
 
@@ -87,31 +88,25 @@ class ControlClient:
         end_s = clock.monotonic() + deadline_s
         answer: clock.Future[dict[str, Any]] = clock.Future()
         with self._lock:
-            if self._closed or self._lost:
+            if self._closed or self.lost:
                 raise RunError(f"link emulator: {op}: it has ended")
             number = next(self._ids)
             self._pending[number] = answer
         line = json.dumps({"id": number, "op": op, **fields}, separators=(",", ":"))
         try:
-            self._send(line.encode() + b"\n", end_s)
+            if not self._send(line.encode() + b"\n", end_s):
+                raise RunError(f"link emulator: {op}: the request cannot be sent within {deadline_s:g} s")
             reply = answer.result(max(0.0, end_s - clock.monotonic()))
         except FutureTimeout as error:
             raise RunError(f"link emulator: {op}: no answer after {deadline_s:g} s") from error
-        except _Unsent as error:
-            raise RunError(f"link emulator: {op}: the request cannot be sent within {deadline_s:g} s") from error
         except OSError as error:
-            self._lost = True
+            self.lost = True
             raise RunError(f"link emulator: {op}: it has ended") from error
         finally:
             self._pending.pop(number, None)
         if not reply.get("ok"):
             raise RunError(f"link emulator: {op}: {reply.get('error', 'refused without a reason')}")
         return Answer(dict(reply.get("result") or {}), int(reply.get("at_ns", 0)))
-
-    @property
-    def lost(self) -> bool:
-        """Whether the other side has ended the connection."""
-        return self._lost
 
     def close(self) -> None:
         """End the connection, which ends the emulator. Idempotent; never called by the reading thread."""
@@ -131,12 +126,12 @@ class ControlClient:
             self._connection.shutdown(socket.SHUT_RDWR)
         except OSError:
             # The other side has ended it already.
-            self._lost = True
+            self.lost = True
 
-    def _send(self, data: bytes, end_s: float) -> None:
-        """Raises ``_Unsent`` if the other side has not read all of it by ``end_s``, else ``OSError``."""
+    def _send(self, data: bytes, end_s: float) -> bool:
+        """Whether the other side has read all of it by ``end_s``. Raises ``OSError`` where it has ended."""
         if not self._sending.acquire(timeout=max(0.0, end_s - clock.monotonic())):
-            raise _Unsent
+            return False
         try:
             # A socket's own timeout would hold for the reading thread, too.
             writable = select.poll()
@@ -150,9 +145,10 @@ class ControlClient:
                     if left_s <= 0 or not writable.poll(left_s * 1000):
                         if len(rest) < len(data):
                             self._shut()
-                        raise _Unsent from None
+                        return False
         finally:
             self._sending.release()
+        return True
 
     def _read(self) -> None:
         reason = "it has ended"
@@ -166,7 +162,7 @@ class ControlClient:
             reason = f"its answer cannot be read: {error}"
         finally:
             with self._lock:
-                self._lost = True
+                self.lost = True
                 expected = self._closed
             for future in list(self._pending.values()):
                 if not future.done():
@@ -184,10 +180,6 @@ class ControlClient:
         # A late answer is dropped.
         if future is not None and not future.done():
             future.set_result(message)
-
-
-class _Unsent(Exception):
-    """The other side did not take the request in time."""
 
 
 def _guarded(handler: Callable[..., None], *arguments: Any) -> None:
@@ -422,17 +414,6 @@ def direction_from_json(value: Mapping[str, Any]) -> DirectionSpec:
     return DirectionSpec(**held)
 
 
-def changed_fields(held: DirectionSpec, wanted: DirectionSpec, seed: int = 0, restart: bool = False) -> dict[str, Any]:
-    """One direction for ``set_link``: without a seed that stays, since sending it restarts the draws.
-
-    ``seed``: see ``direction_to_json``. ``restart``: they are to restart, whether the seed stays or not.
-    """
-    fields = direction_to_json(wanted, seed)
-    if wanted.seed == held.seed and not restart:
-        del fields["seed"]
-    return fields
-
-
 class EmulatedLink(ShapedLink):
     """See ``ShapedLink``. The emulator calls the port of a TAP by its interface's alias.
 
@@ -506,10 +487,11 @@ class EmulatedLink(ShapedLink):
         return answer.at_ns
 
     def _set(self, held: LinkSpec, spec: LinkSpec, changes: Mapping[str, Mapping[str, Any]]) -> Answer:
-        sides: dict[str, Any] = {
-            side: changed_fields(getattr(held, side), getattr(spec, side), self._seed, "seed" in changes.get(side, {}))
-            for side in SIDES
-        }
+        sides: dict[str, Any] = {side: direction_to_json(getattr(spec, side), self._seed) for side in SIDES}
+        for side, fields in sides.items():
+            # Sending a seed restarts the draws.
+            if getattr(held, side).seed == getattr(spec, side).seed and "seed" not in changes.get(side, {}):
+                del fields["seed"]
         return self._emulator.request("set_link", name=self.name, **sides)
 
     def follow(self, start_ns: int | None) -> int:
