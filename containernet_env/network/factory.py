@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -156,8 +156,9 @@ class LinkFactory:
         self._kind = kind
         self._run_id = run_id
         self._numbers = itertools.count()
-        # By name; those that were cleared since hold neither their name nor their Ethernet addresses.
-        self._links: dict[str, tuple[ShapedLink, tuple[Place, Place]]] = {}
+        # By name, with what their ends are at; those that were cleared since hold neither their name nor their Ethernet
+        # addresses.
+        self._links: dict[str, tuple[ShapedLink, tuple[int | LearningSwitch, ...]]] = {}
         self._seed = seed
         self._emulator = partial(LinkEmulator, emulator_binary, on_event, emulator_core)
         self.emulator = self._emulator()
@@ -202,8 +203,7 @@ class LinkFactory:
     def make_link(self, one: Place, two: Place, spec: LinkSpec) -> ShapedLink:
         """Make a link between two places, its interfaces up and with their addresses; nothing is left of one that
         fails. Raises ``UsageError`` for a place in the machine's own namespace."""
-        places = (one, two)
-        for place in places:
+        for place in (one, two):
             if isinstance(place.at, int) and netns.is_own(place.at):
                 raise UsageError(
                     f"{place.node} is in the machine's own network namespace: links are only made into others"
@@ -217,21 +217,22 @@ class LinkFactory:
         else:
             self._start_emulator()
             link = EmulatedLink(self.emulator, name, (first, second), spec, self._seed)
-        self._build(link, places, spec)
-        self._links[name] = link, places
+        at = one.at, two.at
+        self._build(link, at)
+        self._links[name] = link, at
         return link
 
     @staticmethod
-    def _build(link: ShapedLink, places: tuple[Place, Place], spec: LinkSpec) -> None:
+    def _build(link: ShapedLink, at: Iterable[int | LearningSwitch]) -> None:
         try:
             link.make()
-            for port, place in zip(link.ends, places, strict=True):
-                if isinstance(place.at, LearningSwitch):
-                    place.at.attach(port)
-            link.apply(spec)
-            for port, place in zip(link.ends, places, strict=True):
+            for port, where in zip(link.ends, at, strict=True):
+                if isinstance(where, LearningSwitch):
+                    where.attach(port)
+            link.apply(link.spec)
+            for port in link.ends:
                 if isinstance(port, Interface):
-                    port.bring_up(place.address)
+                    port.bring_up()
         except BaseException as error:
             try:
                 link.clear()
@@ -246,19 +247,12 @@ class LinkFactory:
         """
         link.clear()
         end.pid = pid
-        one, two = (
-            replace(place, at=port.pid, address=None if port.ip is None else f"{port.ip}/{port.prefix_length}")
-            if isinstance(port, Interface) and isinstance(place.at, int)
-            else place
-            for place, port in zip(self._links[link.name][1], link.ends, strict=True)
-        )
-        self._links[link.name] = link, (one, two)
-        self._build(link, (one, two), link.spec)
+        self._build(link, self._links[link.name][1])
 
     def _port(self, place: Place, other: Port | None) -> Port:
         mac = self._mac(place, other)
         if isinstance(place.at, int):
-            return Interface(place.at, self._name("e"), mac, place.known_as)
+            return Interface(place.at, self._name("e"), mac, place.known_as, place.address)
         if isinstance(place.at, (BridgeSwitch, OvsSwitch)):
             # In the machine's own namespace another network may have a name such as s1-eth1, too.
             alias = place.known_as if isinstance(place.at, BridgeSwitch) else None

@@ -108,37 +108,43 @@ class Interface:
     """An interface in the network namespace of the process ``pid``; it is one end of a link, which makes it.
 
     ``mac`` is its Ethernet address, ``alias`` its alternative name in the kernel. ``ip`` and ``prefix_length`` are the
-    last ones set or read. All calls raise ``RunError`` where the system refuses.
+    last ones set or read, at first those of ``address`` ("10.0.0.1/24"). All calls raise ``RunError`` where the system
+    refuses.
     """
 
-    def __init__(self, pid: int, name: str, mac: str | None = None, alias: str | None = None) -> None:
+    def __init__(
+        self, pid: int, name: str, mac: str | None = None, alias: str | None = None, address: str | None = None
+    ) -> None:
         self.pid, self.name, self.mac, self.alias = pid, name, mac, alias
         self.mtu_bytes = MTU_BYTES
         self.ip: str | None = None
         self.prefix_length: int | None = None
+        if address:
+            self.ip, self.prefix_length = parse_address(address)
 
     def _ip(self, *lines: str) -> None:
         netns.ip_batch(self.pid, lines)
 
-    def bring_up(self, address: str | None = None) -> None:
-        """Give it its alternative name and address ("10.0.0.1/24") and set it up, in one go."""
+    def bring_up(self) -> None:
+        """Give it its alternative name and address and set it up, in one go."""
         lines = []
         if self.alias is not None and self.alias != self.name:
             lines.append(f"link property add dev {self.name} altname {self.alias}")
-        lines += self._address_lines(*parse_address(address)) if address else []
-        self._ip(*lines, f"link set dev {self.name} up")
+        self._ip(*lines, *self._address_lines(), f"link set dev {self.name} up")
 
-    def _address_lines(self, ip: str, prefix_length: int) -> list[str]:
-        self.ip, self.prefix_length = ip, prefix_length
-        broadcast = " brd +" if prefix_length < 31 else ""
+    def _address_lines(self) -> list[str]:
+        if self.ip is None or self.prefix_length is None:
+            return []
+        broadcast = " brd +" if self.prefix_length < 31 else ""
         return [
             f"address flush dev {self.name} scope global",
-            f"address add {ip}/{prefix_length}{broadcast} dev {self.name}",
+            f"address add {self.ip}/{self.prefix_length}{broadcast} dev {self.name}",
         ]
 
     def set_address(self, address: str, prefix_length: int | None = None) -> None:
         """Replace the IPv4 address, "10.0.0.1/24" or address and length; the interface is set up."""
-        self._ip(*self._address_lines(*parse_address(address, prefix_length)), f"link set dev {self.name} up")
+        self.ip, self.prefix_length = parse_address(address, prefix_length)
+        self._ip(*self._address_lines(), f"link set dev {self.name} up")
 
     def set_mac(self, mac: str) -> None:
         """Replace the Ethernet address; the interface is set up."""

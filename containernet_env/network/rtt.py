@@ -103,7 +103,3 @@ class Tolerance:
         except ValueError as error:
             raise UsageError(f"RTT tolerance {text!r}; allowed: a duration, a percentage, or both: 1ms,15%") from error
         return cls(absolute_ns, ratio)
-
-    def allowed_ns(self, expected_ns: int) -> int:
-        """Nanoseconds either way for one expected RTT."""
-        return max(self.absolute_ns, round(expected_ns * self.ratio))

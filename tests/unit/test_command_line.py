@@ -33,7 +33,7 @@ from containernet_env.model.disruption import Targets
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
 from containernet_env.model.usage import Leadership
 from containernet_env.network import measure as measuring
-from containernet_env.network.factory import LinkFactory, Place
+from containernet_env.network.factory import LinkFactory
 from containernet_env.network.interface import Interface
 from containernet_env.network.measure import Throughput
 from containernet_env.runs.labs import Lab
@@ -553,15 +553,16 @@ def test_hosts_that_are_linked_to_each_other_start_again_with_link_and_routes(mo
     monkeypatch.setattr(Interface, "read_address", lambda self: self.ip)
     monkeypatch.setattr(Interface, "read_mac", lambda self: self.mac)
     factory = LinkFactory("bridge", "abc123", None, lambda *_: None)
-    built: list[tuple[Place, Place]] = []
-    monkeypatch.setattr(factory, "_build", lambda _link, places, _spec: built.append(places))
+    built: list[tuple[int, str]] = []
+    monkeypatch.setattr(
+        factory, "_build", lambda link, _: built.extend((end.pid, f"{end.ip}/{end.prefix_length}") for end in link.ends)
+    )
     ends = [Interface(n, f"e{n}", f"02:00:00:00:00:0{n}") for n in (1, 2)]
-    places = (Place("h1", 1, address="10.0.0.1/24"), Place("h2", 2, address="10.0.0.2/24"))
     hosts = [mock.Mock(pid=n, alive=True, routes={}) for n in (1, 2)]
     intfs = [mock.Mock(node=host, held=end) for host, end in zip(hosts, ends, strict=True)]
     link = mock.Mock(intf1=intfs[0], intf2=intfs[1])
     link.held.configure_mock(name="h1-h2", ends=ends)
-    factory._links["h1-h2"] = link.held, places
+    factory._links["h1-h2"] = link.held, (1, 2)
     for n, (host, intf, end) in enumerate(zip(hosts, intfs, ends, strict=True), 1):
         intf.link, host.intfs, end.ip, end.prefix_length = link, {0: intf}, f"10.0.0.{n + 2}", 24  # by setIP
         host._set_route = partial(Docker._set_route, host)
@@ -573,7 +574,7 @@ def test_hosts_that_are_linked_to_each_other_start_again_with_link_and_routes(mo
     assert built == []
     hosts[1].pid, hosts[1].alive = 4, True
     reconnect(hosts[1], [link], factory)
-    assert [(place.at, place.address) for place in built[0]] == [(3, "10.0.0.3/24"), (4, "10.0.0.4/24")]
+    assert built == [(3, "10.0.0.3/24"), (4, "10.0.0.4/24")]
     for line in ((3, ["route replace default via 10.0.0.4"]), (4, ["route replace 10.0.9.1/32 dev h2-eth0"])):
         assert line in ran
 
