@@ -75,9 +75,11 @@ def held_line(node: Any) -> str | None:
 
 
 class ContainerHost(Host):  # type: ignore[misc]
-    """A Mininet host that is a container: its first process (see ``testbed_network.TestbedHost``) and its programs.
+    """A Mininet host that is a container: its first process and its programs. Calls raise ``RunError``.
 
-    A shell is started by the first command that needs it.
+    ``pid`` is the first process on this machine: its network namespace is reached through it. ``wait_up(deadline_s)``
+    returns when it runs within its limits, which are read back from the kernel; ``restart`` starts it again once it has
+    ended. A shell is started by the first command that needs it.
     """
 
     container: Container
@@ -443,6 +445,10 @@ class Docker(ContainerHost):
         return self.container.died()
 
     def restart(self) -> None:
+        """Restart its ended first process, on its files and within its limits, which are read back.
+
+        Its links are created again with their last configuration, its addresses and neighbours, and read back.
+        """
         self.container.restart()
         self.context.reconnect(self.name)
 

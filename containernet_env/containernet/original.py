@@ -168,7 +168,7 @@ class EngineClient:
 
 
 class OriginalHost(ContainerHost, ContainernetDocker):  # type: ignore[misc]
-    """A ``testbed_network.TestbedHost``. The constructor returns when the container runs within its limits.
+    """A ``ContainerHost``. The constructor returns when the container runs within its limits.
 
     Its programs are started as in our own hosts: its own way, by `docker exec`, hangs where a container is gone or
     busy. Raises ``RunError`` where the engine refuses, the first process ends at once, or a limit is not held.

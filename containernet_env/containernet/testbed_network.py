@@ -1,4 +1,4 @@
-"""The interface of a network and of its hosts that every network engine provides for runs.
+"""The interface of a network that every network engine provides for runs; of its hosts it is ``ContainerHost``.
 
 The classes of the engines inherit the defaults and the descriptions here.
 """
@@ -6,63 +6,14 @@ The classes of the engines inherit the defaults and the descriptions here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from containernet_env.config.plan import HostPlan
-from containernet_env.hosts.limits import Limits
 from containernet_env.model.link import LinkSpec
 from containernet_env.network.link import EventHandler, Rerouted, Routes
-from containernet_env.stores.cluster import MemberHost
 
-
-class TestbedHost(MemberHost, Protocol):
-    """A container that is a host of the network and a Mininet node.
-
-    ``pid`` is its first process on this machine: its network namespace is reached through it.
-    """
-
-    nameToIntf: Any
-    """Mininet's: the host's interfaces by all their names."""
-
-    def wait_up(self, deadline_s: float) -> None:
-        """Return when the container runs within its limits, which are read back from the kernel.
-
-        Raises ``RunError`` that names host and image if it failed, or after ``deadline_s``.
-        """
-
-    def limits(self) -> Limits:
-        """CPU and memory limits as the kernel holds them now."""
-
-    def limit_cpu(self, quota_us: int | None, period_us: int) -> None:
-        """Limit its CPU time per period; ``None``: no limit.
-
-        Raises ``RunError`` unless the kernel applies it.
-        """
-
-    def defaultIntf(self) -> Any:
-        """Mininet's: the interface of its link, whose ``name`` is the kernel's."""
-
-    def freeze(self) -> int:
-        """Stop its first process (SIGSTOP); returns when the signal was sent (monotonic, ns)."""
-
-    def thaw(self) -> int:
-        """Continue its first process (SIGCONT); likewise."""
-
-    def kill(self) -> int:
-        """Kill its first process; likewise. These raise ``RunError`` where that has ended."""
-
-    def wait_frozen(self, frozen: bool) -> None:
-        """Return once the kernel reports its first process as stopped, or as running. Raises ``RunError`` otherwise."""
-
-    def restart(self) -> None:
-        """Restart its ended first process, on its files and within its limits, which are read back.
-
-        Its links are created again with their last configuration, its addresses and neighbours, and read back. Raises
-        ``RunError``.
-        """
-
-    def run(self, *args: Any) -> tuple[int, str]:
-        """Run a command in the host's shell; its exit status, and its output with plain line ends."""
+if TYPE_CHECKING:
+    from containernet_env.containernet.docker import ContainerHost
 
 
 class LiveLink(Protocol):
@@ -102,7 +53,7 @@ class TestbedNetwork(Protocol):
     def link_backend(self) -> str:
         """A description of link backend and switches."""
 
-    def add_host(self, plan: HostPlan, image: str, command: Sequence[str]) -> TestbedHost:
+    def add_host(self, plan: HostPlan, image: str, command: Sequence[str]) -> ContainerHost:
         """Add a container with the plan's address and limits, whose first process is ``command``.
 
         It has no Docker network, no capabilities and the run's labels. It may still be starting.

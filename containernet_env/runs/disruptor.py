@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError, resource_errors, text_of
-from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
+from containernet_env.containernet.testbed_network import TestbedNetwork
 from containernet_env.model.disruption import (
     AFFECTED,
     SHAPING,
@@ -30,6 +30,9 @@ from containernet_env.model.disruption import (
 from containernet_env.model.link import DirectionSpec
 from containernet_env.model.topology import Link
 from containernet_env.stores.cluster import Broken, Cluster
+
+if TYPE_CHECKING:
+    from containernet_env.containernet.docker import ContainerHost
 
 Call = Callable[[], None]
 """Performs one action and stores its own result; must not raise."""
@@ -83,7 +86,7 @@ class Faults:
     """
 
     _net: TestbedNetwork
-    _hosts: Mapping[str, TestbedHost]
+    _hosts: Mapping[str, ContainerHost]
     _links: Sequence[Link]
     targets: Targets
     restart: Callable[[str, Callable[[], None], Broken], int]

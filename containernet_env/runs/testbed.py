@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from containernet_env.base import clock
 from containernet_env.base.errors import ReservedFiles, RunError, text_of
@@ -15,7 +15,7 @@ from containernet_env.base.work import Stage, Stop
 from containernet_env.config.plan import HostPlan, Plan
 from containernet_env.config.planning import dilated
 from containernet_env.containernet import engines
-from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
+from containernet_env.containernet.testbed_network import TestbedNetwork
 from containernet_env.hosts import engine, netns
 from containernet_env.hosts.container import BUDGET_S, measure_sync, put_secrets
 from containernet_env.hosts.counters import Pids
@@ -40,6 +40,9 @@ from containernet_env.runs.target import Loader, Target, take_down
 from containernet_env.setup.images import Images
 from containernet_env.stores.cluster import Broken, MemberPlace
 from containernet_env.stores.store import GATE_SCRIPT, Trust
+
+if TYPE_CHECKING:
+    from containernet_env.containernet.docker import ContainerHost
 
 ALL_BUDGET_S = 1.0
 """Time limit of measuring the fdatasync of all members together."""
@@ -146,7 +149,7 @@ class Testbed(Target):
         self.net = engines.create(self.plan)
         self.hosts_kind: str = self.net.hosts_kind
         self.links_kind: str = self.net.links_kind
-        self.hosts: dict[str, TestbedHost] = {}
+        self.hosts: dict[str, ContainerHost] = {}
         self._servers: dict[str, BenchmarkServer] = {}
         self._trust: Trust | None = None
         self.gate_after: Gate | None = None
@@ -216,7 +219,7 @@ class Testbed(Target):
         return at_ns
 
     @property
-    def client_host(self) -> TestbedHost:
+    def client_host(self) -> ContainerHost:
         """The host of the load generator; only after `up`."""
         return self.hosts[self.plan.config.clients[0].name]
 
