@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from containernet_env.network.emulator import EmulatedLink, LinkEmulator, defaul
 from containernet_env.network.factory import kernel_has_netem
 from containernet_env.network.interface import Interface
 from containernet_env.network.kernel import VethLink
+from containernet_env.network.link import ShapedLink
 from containernet_env.network.measure import round_trip_ns
 from containernet_env.network.switches import ovs_problem
 from tests.deadline import HANG_S, eventually
@@ -158,6 +159,13 @@ def emulated(spec: LinkSpec) -> Iterator[tuple[EmulatedLink, tuple[int, int]]]:
             emulator.stop()
 
 
+# How a test of the contract of links makes one.
+Maker = Callable[[LinkSpec], AbstractContextManager[tuple[ShapedLink, tuple[int, int]]]]
+EMULATOR = pytest.param(emulated, id="emulator", marks=needs_emulator)
+HTB = pytest.param(veth, id="tc")
+NETEM = pytest.param(veth, id="netem", marks=pytest.mark.skipif(not has_netem(), reason="this kernel has no netem"))
+
+
 def interfaces_of(pid: int) -> set[str]:
     """The names of the interfaces in a namespace."""
     output = netns.run(pid, ["ip", "-o", "link"]).stdout
@@ -174,7 +182,7 @@ def answers(sender_pid: int, receiver_pid: int, address: str, payload: bytes = b
 
     Each is one frame.
     """
-    with _pair(sender_pid, receiver_pid, address) as (here, there):
+    with datagrams(sender_pid, receiver_pid, address, _TRY_S) as (here, there):
         for side in (here, there):
             side.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
         return eventually(lambda: _answered(here, there, payload), f"an answer of {address}")
@@ -182,7 +190,7 @@ def answers(sender_pid: int, receiver_pid: int, address: str, payload: bytes = b
 
 def silent(sender_pid: int, receiver_pid: int, address: str) -> bool:
     """Whether none of ten datagrams is answered, each in ``_TRY_S``: links of a few ms would carry them all."""
-    with _pair(sender_pid, receiver_pid, address) as (here, there):
+    with datagrams(sender_pid, receiver_pid, address, _TRY_S) as (here, there):
         return not any(_answered(here, there) for _ in range(10))
 
 
@@ -208,7 +216,10 @@ def check_not_early(pid: int, address: str, propagation_ns: int) -> None:
 
 
 @contextmanager
-def _pair(sender_pid: int, receiver_pid: int, address: str) -> Iterator[tuple[socket.socket, socket.socket]]:
+def datagrams(
+    sender_pid: int, receiver_pid: int, address: str = ADDRESSES[1], timeout_s: float | None = None
+) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Two sockets for datagrams from one namespace to ``address`` in another, the sender's first."""
     with (
         netns.socket_in(receiver_pid, socket.AF_INET, socket.SOCK_DGRAM) as there,
         netns.socket_in(sender_pid, socket.AF_INET, socket.SOCK_DGRAM) as here,
@@ -216,7 +227,7 @@ def _pair(sender_pid: int, receiver_pid: int, address: str) -> Iterator[tuple[so
         there.bind((address, 0))
         here.connect(there.getsockname())
         for side in (here, there):
-            side.settimeout(_TRY_S)
+            side.settimeout(timeout_s)
         yield here, there
 
 

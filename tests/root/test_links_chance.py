@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
@@ -15,28 +13,25 @@ from containernet_env.hosts import netns
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec, Loss
 from containernet_env.network.chance import CountTest
 from containernet_env.network.kernel import DELAY_TOLERANCE_NS
-from containernet_env.network.link import ShapedLink, check_held
+from containernet_env.network.link import check_held
 from tests.deadline import eventually
 from tests.root.network import (
     ADDRESSES,
+    EMULATOR,
     INTERFACES,
     MACS,
+    NETEM,
+    Maker,
     answers,
+    datagrams,
     echoes,
     emulated,
-    has_netem,
     needs_emulator,
     needs_root,
     veth,
 )
 
 pytestmark = [pytest.mark.root, needs_root]
-
-Made = AbstractContextManager[tuple[ShapedLink, tuple[int, int]]]
-Maker = Callable[[LinkSpec], Made]
-
-EMULATOR = pytest.param(emulated, id="emulator", marks=needs_emulator)
-NETEM = pytest.param(veth, id="netem", marks=pytest.mark.skipif(not has_netem(), reason="this kernel has no netem"))
 
 MS = 1_000_000
 DATAGRAMS = 2000
@@ -48,15 +43,10 @@ def received(pids: tuple[int, int], *, lossless: bool = False) -> list[int]:
 
     ``lossless``: all do, in any order; else those that come before one that was sent after them.
     """
-    with (
-        netns.socket_in(pids[1], socket.AF_INET, socket.SOCK_DGRAM) as there,
-        netns.socket_in(pids[0], socket.AF_INET, socket.SOCK_DGRAM) as here,
-    ):
+    with datagrams(*pids) as (here, there):
         # FORCE: most machines allow 208 KiB, which holds 555 of these.
         there.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 4 << 20)
-        there.bind((ADDRESSES[1], 0))
         there.setblocking(False)
-        here.connect(there.getsockname())
         numbers: list[int] = []
         for number in range(DATAGRAMS):
             here.send(number.to_bytes(4, "big"))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 
 import pytest
 
@@ -12,13 +10,18 @@ from containernet_env.base.errors import RunError
 from containernet_env.hosts import netns
 from containernet_env.model.link import DirectionSpec, LinkSpec, Uplink
 from containernet_env.network import kernel
-from containernet_env.network.link import ShapedLink, check_held
+from containernet_env.network.link import check_held
 from tests.root.network import (
     ADDRESSES,
     COARSE,
+    EMULATOR,
+    HTB,
     INTERFACES,
+    NETEM,
+    Maker,
     answers,
     check_not_early,
+    datagrams,
     emulated,
     has_netem,
     interfaces_of,
@@ -30,13 +33,6 @@ from tests.root.network import (
 )
 
 pytestmark = [pytest.mark.root, needs_root]
-
-Made = AbstractContextManager[tuple[ShapedLink, tuple[int, int]]]
-Maker = Callable[[LinkSpec], Made]
-
-EMULATOR = pytest.param(emulated, id="emulator", marks=needs_emulator)
-HTB = pytest.param(veth, id="tc")
-NETEM = pytest.param(veth, id="netem", marks=pytest.mark.skipif(not has_netem(), reason="this kernel has no netem"))
 
 MBIT = 1_000_000
 MS = 1_000_000
@@ -88,12 +84,9 @@ def test_a_queue_is_as_deep_as_configured(make: Maker, delay_ns: int, uplink: Up
     sent, limit = 60, 20
     with (
         make(LinkSpec(DirectionSpec(delay_ns, MBIT, limit, uplink=uplink))) as (link, pids),
-        netns.socket_in(pids[1], socket.AF_INET, socket.SOCK_DGRAM) as there,
-        netns.socket_in(pids[0], socket.AF_INET, socket.SOCK_DGRAM) as here,
+        datagrams(*pids) as (here, there),
     ):
         assert answers(*pids, ADDRESSES[1])
-        there.bind((ADDRESSES[1], 0))
-        here.connect(there.getsockname())
         for _ in range(sent):
             here.send(bytes(1400))  # 12 ms each
         there.settimeout(0.5)

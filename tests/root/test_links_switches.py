@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address
@@ -26,6 +25,7 @@ from containernet_env.network import switches
 from tests.deadline import eventually
 from tests.root.network import (
     NETWORKS,
+    PLAIN_HOSTS,
     apart,
     check_not_early,
     echoes,
@@ -33,17 +33,10 @@ from tests.root.network import (
     keywords_of,
     machine_interfaces,
     needs_emulator,
-    needs_root,
     reach,
 )
 
-pytestmark = [
-    pytest.mark.root,
-    needs_root,
-    pytest.mark.skipif(not shutil.which("mnexec"), reason="mnexec is not installed"),
-    # Mininet leaves its shells' files to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = PLAIN_HOSTS
 
 
 @pytest.fixture(params=NETWORKS)

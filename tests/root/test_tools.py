@@ -17,7 +17,7 @@ from containernet_env.hosts import netns
 from containernet_env.hosts.netns import ThrowawayNamespace
 from containernet_env.network.measure import Capture
 from tests.deadline import HANG_S, eventually
-from tests.root.network import PLAIN_HOSTS, answers, needs_emulator, star
+from tests.root.network import PLAIN_HOSTS, answers, datagrams, needs_emulator, star
 
 pytestmark = PLAIN_HOSTS
 
@@ -81,14 +81,9 @@ def test_a_recording_holds_every_frame_whole_and_in_time(
     assert run_command(net, f"capture h1 {path}") == 0
     with pytest.raises(UsageError, match=r"h1\.pcap is being recorded into already, by h1"):
         run_command(net, f"capture h2 {path}")
-    with (
-        netns.socket_in(h1.pid, socket.AF_INET, socket.SOCK_DGRAM) as here,
-        netns.socket_in(h2.pid, socket.AF_INET, socket.SOCK_DGRAM) as there,
-    ):
-        there.bind((h2.IP(), 0))
-        there.settimeout(HANG_S)
+    with datagrams(h1.pid, h2.pid, h2.IP(), HANG_S) as (here, there):
         for number in range(200):
-            here.sendto(b"datagram %03d" % number, there.getsockname())
+            here.send(b"datagram %03d" % number)
             assert there.recv(100) == b"datagram %03d" % number
     assert answers(h2.pid, h1.pid, h1.IP())
     assert run_command(net, "capture stop") == 0

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import pytest
 
-from containernet_env.hosts import netns
 from containernet_env.model.link import DirectionSpec, LinkSpec, Uplink
 from tests.deadline import eventually
-from tests.root.network import ADDRESSES, answers, emulated, needs_emulator, needs_root
+from tests.root.network import ADDRESSES, answers, datagrams, emulated, needs_emulator, needs_root
 
 pytestmark = [pytest.mark.root, needs_root, needs_emulator]
 
@@ -24,22 +22,10 @@ def both_ways(rate_bps: int, uplink: Uplink | None = None) -> LinkSpec:
     return LinkSpec(direction, direction)
 
 
-@contextmanager
-def sender_to(pids: tuple[int, int]) -> Iterator[tuple[socket.socket, socket.socket]]:
-    with (
-        netns.socket_in(pids[1], socket.AF_INET, socket.SOCK_DGRAM) as there,
-        netns.socket_in(pids[0], socket.AF_INET, socket.SOCK_DGRAM) as here,
-    ):
-        there.bind((ADDRESSES[1], 0))
-        here.connect(there.getsockname())
-        here.setblocking(False)
-        yield here, there
-
-
 def test_a_sender_of_datagrams_has_to_wait_as_by_a_real_network_card() -> None:
     waits = {}
     for uplink in ("host", "network"):
-        with emulated(both_ways(MBIT, uplink)) as (_, pids), sender_to(pids) as (here, _):  # type: ignore[arg-type]
+        with emulated(both_ways(MBIT, uplink)) as (_, pids), datagrams(*pids, timeout_s=0) as (here, _):  # type: ignore[arg-type]
             eventually(lambda pids=pids: answers(*pids, ADDRESSES[1]), "an answer")  # type: ignore[misc]
             waits[uplink] = 0
             for _ in range(500):
@@ -53,7 +39,7 @@ def test_a_sender_of_datagrams_has_to_wait_as_by_a_real_network_card() -> None:
 
 
 def test_a_change_reaches_frames_that_wait_at_the_host() -> None:
-    with emulated(both_ways(MBIT)) as (link, pids), sender_to(pids) as (here, there):
+    with emulated(both_ways(MBIT)) as (link, pids), datagrams(*pids, timeout_s=0) as (here, there):
         eventually(lambda: answers(*pids, ADDRESSES[1]), "an answer")
         link.change_directions({"a_to_b": {"rate_bps": 1000}})
         here.send(b"first")  # keeps the rate that it began with: a third of a second
