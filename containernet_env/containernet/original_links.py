@@ -10,7 +10,7 @@ from typing import Any
 import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's
 from mininet.link import TCIntf
 
-from containernet_env.base import clock, programs
+from containernet_env.base import programs
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import clone, netns
 from containernet_env.model.backends import containernet_refusal as refusal
@@ -112,45 +112,29 @@ class OriginalLink(VethLink):
         super().__init__(
             name, (Interface(one.node.pid, one.name, one.mac), Interface(two.node.pid, two.name, two.mac)), spec
         )
-        self.made = True
+        self.made = self._applied = True
 
-    def apply(self, spec: LinkSpec) -> int:
-        """See ``ShapedLink``. Its qdiscs are replaced: queued frames and frames under way are lost.
+    def _refuse(self, end: Interface, direction: DirectionSpec) -> None:
+        if (reason := refusal(direction)) is not None:
+            raise RunError(f"link {self.name}: the original Containernet does not support {reason}")
 
-        Where ``tc`` fails, the link is made as it was before.
-        """
-        for direction in (spec.a_to_b, spec.b_to_a):
-            if (reason := refusal(direction)) is not None:
-                raise RunError(f"link {self.name}: the original Containernet does not support {reason}")
-        try:
-            self._shape(spec)
-        except RunError:
-            self._shape(self.spec)
-            raise
-        at_ns = clock.monotonic_ns()
-        self.spec = spec
-        self.check()
-        return at_ns
-
-    def read_back(self) -> LinkSpec:
-        """See ``ShapedLink``: the limit of its netem is the queue's plus the frames that the delay holds."""
-        one, two = self._interfaces
-        return LinkSpec(_held(one, self.spec.a_to_b), _held(two, self.spec.b_to_a))
-
-    def _shape(self, spec: LinkSpec) -> None:
-        for end, intf, direction in zip(self._interfaces, self._tc_interfaces, (spec.a_to_b, spec.b_to_a), strict=True):
+    def _apply(self, spec: LinkSpec, held: LinkSpec | None) -> None:
+        """Its qdiscs are replaced: queued frames and frames under way are lost."""
+        for end, intf, direction in zip(self._interfaces, self._tc_interfaces, spec.sides, strict=True):
             # It returns early for an empty configuration, and the old limits would stay.
             clear_direction(end)
             # up=None: it would plug a cable in that was pulled.
             intf.config(up=None, **keywords(direction))
 
+    def _held(self, end: Interface, direction: DirectionSpec) -> DirectionSpec:
+        """See ``VethLink``: the limit of its netem is the queue's plus the frames that the delay holds."""
+        limit = keywords(direction).get("max_queue_size", 0)
+        # TCIntf.bwCmds names the class.
+        return read_direction(
+            end, direction, class_id="5:1", netem_limit=limit, netem_queue_frames=direction.queue_frames
+        )
+
     def limit_segments(self) -> None:
         """One segment at a time, as on our own links: netem would take up to 64 KiB of a flow for one frame."""
         for end in self._interfaces:
             netns.ip_batch(end.pid, [f"link set dev {end.name} gso_max_segs 1"])
-
-
-def _held(end: Interface, spec: DirectionSpec) -> DirectionSpec:
-    limit = keywords(spec).get("max_queue_size", 0)
-    # TCIntf.bwCmds names the class.
-    return read_direction(end, spec, class_id="5:1", netem_limit=limit, netem_queue_frames=spec.queue_frames)

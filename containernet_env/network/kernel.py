@@ -277,8 +277,8 @@ class VethLink(ShapedLink):
         travel stay unless a qdisc of another kind is needed. Where ``tc`` fails, the link is made as it was before.
         """
         held = self.spec if self._applied else None
-        for end, direction in zip(self._interfaces, (spec.a_to_b, spec.b_to_a), strict=True):
-            tc_commands(end.name, direction)  # refuses before anything is changed
+        for end, direction in zip(self._interfaces, spec.sides, strict=True):
+            self._refuse(end, direction)  # before anything is changed
         self._applied = False
         try:
             self._apply(spec, held)
@@ -293,9 +293,13 @@ class VethLink(ShapedLink):
         self._applied = True
         return at_ns
 
+    def _refuse(self, end: Interface, direction: DirectionSpec) -> None:
+        tc_commands(end.name, direction)
+
     def _apply(self, spec: LinkSpec, held: LinkSpec | None) -> None:
-        for side, end in zip(SIDES, self._interfaces, strict=True):
-            apply_direction(end, getattr(spec, side), None if held is None else getattr(held, side))
+        befores = (None, None) if held is None else held.sides
+        for end, direction, before in zip(self._interfaces, spec.sides, befores, strict=True):
+            apply_direction(end, direction, before)
 
     def check(self) -> None:
         """Raise ``RunError`` unless the kernel holds the spec that was last applied."""
@@ -304,8 +308,10 @@ class VethLink(ShapedLink):
 
     def read_back(self) -> LinkSpec:
         """See ``ShapedLink``; values that the kernel does not report are the configured ones."""
-        one, two = self._interfaces
-        return LinkSpec(read_direction(one, self.spec.a_to_b), read_direction(two, self.spec.b_to_a))
+        return LinkSpec(*map(self._held, self._interfaces, self.spec.sides))
+
+    def _held(self, end: Interface, direction: DirectionSpec) -> DirectionSpec:
+        return read_direction(end, direction)
 
     def reset_counters(self) -> None:
         """Let ``statistics`` count from now on."""

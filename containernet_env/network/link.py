@@ -31,9 +31,7 @@ def check_held(
     The tolerances are for systems that report values less exactly than they hold them. That of delays applies to
     jitters too. A value that was left open (``None`` for a limit, a seed or the like) may be anything.
     """
-    for side in SIDES:
-        wanted: DirectionSpec = getattr(configured, side)
-        got: DirectionSpec = getattr(held, side)
+    for side, wanted, got in zip(SIDES, configured.sides, held.sides, strict=True):
         near = abs(wanted.delay_ns - got.delay_ns) <= delay_tolerance_ns
         if wanted.rate_bps is None or got.rate_bps is None:
             near &= wanted.rate_bps == got.rate_bps
