@@ -51,6 +51,21 @@ from containernet_env.network.link import EventHandler, Rerouted, Routes
 CONTAINERS = "containers"
 
 
+def prepare() -> None:
+    """Before a network is made: Mininet runs as root, with its programs, and leaves the machine as it is."""
+    if os.geteuid() != 0:
+        raise MissingRequirementError("networks and containers can only be made by root", "Run it with sudo.")
+    # Mininet's init() would raise sysctls of this machine and never restore them.
+    Mininet.inited = True
+    # Hosts that are no containers run mnexec and bash, the original Containernet also ifconfig and brctl.
+    programs.complete_path()
+
+
+def remove_containers(run_id: str) -> None:
+    """Remove those of a run, by its label: also one that an interrupt kept from being recorded."""
+    engine.remove_containers([container.id for container in engine.list_ours(run_id)])
+
+
 def attempt(name: str, step: Callable[[], object], problems: list[tuple[str, Exception]]) -> None:
     """Run one step; an exception is added to ``problems`` with the step's name."""
     try:
@@ -130,8 +145,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         seed: int | None = None,
         **params: Any,
     ) -> None:
-        if os.geteuid() != 0:
-            raise MissingRequirementError("networks and containers can only be made by root", "Run it with sudo.")
+        prepare()
         if params.get("inNamespace"):
             raise UsageError("inNamespace=True needs a control network, which is not offered")
         check_choices(links, switches)
@@ -155,10 +169,6 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         # For a script that ends without stop(), by an exception for instance.
         atexit.register(self._stop_at_exit)
         self._had_containers = False
-        # Mininet's init() would raise sysctls of this machine and never restore them.
-        Mininet.inited = True
-        # Its hosts that are no containers run mnexec and bash.
-        programs.complete_path()
         topo, build = params.pop("topo", None), params.pop("build", True)
         super().__init__(topo=None, build=False, **params)
         self.topo = topo
@@ -542,8 +552,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         for host in self._dockers():
             attempt(host.name, host.wait_gone, problems)
         if self._had_containers:
-            # Includes a container that an interrupt kept from being recorded after its creation.
-            attempt(CONTAINERS, self._remove_containers, problems)
+            attempt(CONTAINERS, lambda: remove_containers(self.run_id), problems)
         if self.terms:
             attempt("terminals", self.stopXterms, problems)
 
@@ -554,9 +563,6 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         except RunError as failure:
             if not reported or str(failure) != str(tear_down_error(reported)):
                 error(f"*** {failure}\n")
-
-    def _remove_containers(self) -> None:
-        engine.remove_containers([container.id for container in engine.list_ours(self.run_id)])
 
     def __enter__(self) -> Containernet:
         return self

@@ -19,19 +19,19 @@ from typing import Any
 import mininet.net
 import mininet.node  # before mininet.link, which cannot be imported first where it is Containernet's
 from mininet.link import TCLink
-from mininet.net import CONTAINERNET_VERSION, VERSION, Mininet
+from mininet.net import CONTAINERNET_VERSION, VERSION
 from mininet.net import Containernet as OriginalContainernet
 from mininet.node import Docker as ContainernetDocker
 from mininet.node import OVSBridge
 from mininet.nodelib import LinuxBridge
 
-from containernet_env.base import clock, programs
-from containernet_env.base.errors import ContainernetEnvError, MissingRequirementError, RunError
+from containernet_env.base import clock
+from containernet_env.base.errors import ContainernetEnvError, RunError
 from containernet_env.config.plan import HostPlan
 from containernet_env.containernet.docker import ContainerHost, planned_options
 from containernet_env.containernet.links import NetworkLink
 from containernet_env.containernet.live_links import LiveLinks
-from containernet_env.containernet.network import CONTAINERS, attempt, tear_down_error
+from containernet_env.containernet.network import CONTAINERS, attempt, prepare, remove_containers, tear_down_error
 from containernet_env.containernet.original_links import CheckedInterface, OriginalLink, commit_of, keywords
 from containernet_env.containernet.testbed_network import TestbedNetwork
 from containernet_env.hosts import engine, netns, owner
@@ -236,8 +236,7 @@ class OriginalNetwork(LiveLinks, OriginalContainernet, TestbedNetwork):  # type:
     links_kind = "tclink"
 
     def __init__(self, run_id: str, switches: SwitchKind) -> None:
-        if os.geteuid() != 0:
-            raise MissingRequirementError("networks and containers can only be made by root", "Run it with sudo.")
+        prepare()
         self.run_id = run_id
         self.switches_kind = switches
         self.fabric: Fabric = KernelFabric()
@@ -246,10 +245,6 @@ class OriginalNetwork(LiveLinks, OriginalContainernet, TestbedNetwork):  # type:
         # Its constructors create resources and then record them. No signal interrupts a constructor on this thread, so
         # that `stop` finds all resources recorded.
         self._worker = clock.ThreadPoolExecutor(1, thread_name_prefix="containernet")
-        # Mininet's init() would raise sysctls of this machine and never restore them.
-        Mininet.inited = True
-        # It runs mnexec, ifconfig and brctl.
-        programs.complete_path()
         super().__init__(controller=None, link=TCLink, build=False)
 
     # --- bringing it up -------------------------------------------------------------------------------------------
@@ -339,7 +334,7 @@ class OriginalNetwork(LiveLinks, OriginalContainernet, TestbedNetwork):  # type:
         self._worker.shutdown(wait=True, cancel_futures=True)
         attempt("captures", self.stop_captures, problems)
         # By their names: also one that failed half-way. Their links go with their namespaces.
-        attempt(CONTAINERS, self._remove_containers, problems)
+        attempt(CONTAINERS, lambda: remove_containers(self.run_id), problems)
         if any(isinstance(failure, EngineGoneError) for _, failure in problems):
             for host in self.hosts:
                 attempt(host.name, host.container.remove, problems)
@@ -350,9 +345,6 @@ class OriginalNetwork(LiveLinks, OriginalContainernet, TestbedNetwork):  # type:
         attempt("interfaces", lambda: remove_interfaces(self.run_id), problems)
         if problems:
             raise tear_down_error(problems)
-
-    def _remove_containers(self) -> None:
-        engine.remove_containers([container.id for container in engine.list_ours(self.run_id)])
 
 
 @contextmanager
