@@ -29,7 +29,7 @@ from containernet_env.base.programs import (
     with_words,
 )
 from containernet_env.base.units import describe_size
-from containernet_env.hosts import engine
+from containernet_env.hosts import engine, owner
 from containernet_env.hosts.engine import EngineGoneError, HeldProcess, shim_of
 from containernet_env.hosts.limits import (
     Limits,
@@ -462,11 +462,9 @@ class Container:
 def _is_stopped(pid: int) -> bool | None:
     """Whether a process is stopped, from /proc; ``None`` if it has ended."""
     try:
-        # Field 3 of stat (proc(5)), which follows the name and its last ')'.
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return owner.stat_field(pid, 3) == "T"
     except OSError:
         return None
-    return state == "T"
 
 
 def find_image(image: str, on_fetch: Callable[[], None] = lambda: None) -> dict[str, Any]:

@@ -71,8 +71,7 @@ def shim_of(pid: int, proc: Path = Path("/proc")) -> HeldProcess | None:
     """
     shim = None
     with suppress(OSError):
-        # Field 4 of stat; the name (field 2) may hold spaces and parentheses, fields count after its last ')'.
-        parent = int((proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[4 - 3])
+        parent = int(owner.stat_field(pid, 4, proc))
         if parent != 0:
             shim = HeldProcess(parent)
             # Read while the pidfd is held: it cannot have become another process.

@@ -17,17 +17,20 @@ def _boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def _start_ticks(pid: int) -> int:
-    """Field 22 of /proc/PID/stat: start time in clock ticks after boot. Raises OSError where no such process is."""
-    stat = Path(f"/proc/{pid}/stat").read_text()
+START_TICKS = 22
+"""The field of /proc/PID/stat (proc(5)) that has the start time, in clock ticks after boot."""
+
+
+def stat_field(pid: int | str, number: int, proc: Path = Path("/proc")) -> str:
+    """A field of /proc/PID/stat by its number in proc(5), 3 or more. Raises ``OSError`` where no such process is."""
     # The command name (field 2) may hold spaces and parentheses; fields are counted after its last ')'.
-    return int(stat.rpartition(")")[2].split()[22 - 3])
+    return (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[number - 3]
 
 
 def current() -> str:
     """The label value that names this process: "boot id/pid/start ticks"."""
     pid = os.getpid()
-    return f"{_boot_id()}/{pid}/{_start_ticks(pid)}"
+    return f"{_boot_id()}/{pid}/{stat_field(pid, START_TICKS)}"
 
 
 def is_owner(text: str) -> bool:
@@ -42,6 +45,6 @@ def is_alive(owner: str) -> bool:
     if boot_id != _boot_id() or not pid.isdecimal() or not ticks.isdecimal():
         return False
     try:
-        return _start_ticks(int(pid)) == int(ticks)
+        return stat_field(pid, START_TICKS) == ticks
     except OSError:
         return False

@@ -16,6 +16,7 @@ from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.files import try_lock
 from containernet_env.base.work import Stop
+from containernet_env.hosts import owner
 
 PATH = Path("/run/containernet-env.lock")
 _POLL_S = 0.1
@@ -70,10 +71,9 @@ def holder(path: Path = PATH) -> Holder | None:
 def _process(pid: int) -> Holder | None:
     """A process; ``None`` if it has just ended."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        ticks = int(owner.stat_field(pid, owner.START_TICKS))
     except OSError:
         return None
-    ticks = int(text.rpartition(")")[2].split()[19])  # starttime: field 22, of proc_pid_stat(5)
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     return Holder(pid, clock.time() - age_s)
 
