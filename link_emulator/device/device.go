@@ -2,10 +2,18 @@
 package device
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"containernet-env/link_emulator/netns"
 	"containernet-env/link_emulator/stamp"
 )
 
@@ -68,3 +76,243 @@ func (FrameFD) Stamps() *stamp.Ring { return nil }
 
 // KernelDrops implements Device.
 func (FrameFD) KernelDrops() (Drops, error) { return Drops{}, nil }
+
+// TxQueueLen is the length of a TAP's queue towards the emulator, in frames. It fills only while the data thread cannot
+// read: at 400,000 frames/s it covers 25 ms.
+const TxQueueLen = 10_000
+
+// StampedFrames is how many stamped frames may wait in the queue. Some places are left for cores that stamp frames at
+// the same time: a frame that has a stamp must find one.
+const StampedFrames = TxQueueLen - 128
+
+// Range of the MTU: the minimum of IPv4 (RFC 791), and the maximum of the tun driver (65535 less the Ethernet header).
+const (
+	MinMTU = 68
+	MaxMTU = 65521
+)
+
+// TapSpec is the configuration of a TAP.
+type TapSpec struct {
+	PID    int    // the interface is created in this process's network namespace
+	PIDFD  int    // of the same process; < 0: not checked
+	IfName string // 1..15 bytes
+	MAC    net.HardwareAddr
+	MTU    int
+	Stamps bool // the kernel is to stamp the frames; see package stamp
+}
+
+// Tap is a TAP interface in some network namespace. It is not persistent: it disappears when the fd is closed. While
+// the fd is open, the interface has carrier and its namespace stays alive.
+type Tap struct {
+	FrameFD
+	pid    int
+	stamps *stamp.Ring
+}
+
+// OpenTap creates the interface, which is down until it is brought up. The device node is opened inside the namespace:
+// a tun fd belongs to the namespace of the thread that called open().
+func OpenTap(spec TapSpec) (*Tap, error) {
+	var tap *Tap
+	err := netns.Do(spec.PID, spec.PIDFD, func() (err error) {
+		tap, err = openHere(spec)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return tap, nil
+}
+
+// openHere creates the interface in the namespace of the calling thread.
+func openHere(spec TapSpec) (*Tap, error) {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open /dev/net/tun: %w", err)
+	}
+	tap := &Tap{FrameFD: FrameFD(fd), pid: spec.PID}
+	err = configure(fd, spec)
+	if err == nil && spec.Stamps {
+		err = tap.stamp() // before the interface is up: no frame is without a stamp
+	}
+	if err != nil {
+		return nil, errors.Join(err, tap.Close())
+	}
+	return tap, nil
+}
+
+func (t *Tap) stamp() (err error) {
+	if t.stamps, err = stamp.Open(StampedFrames); err != nil {
+		return err
+	}
+	return t.stamps.Attach(t.FD())
+}
+
+// Stamps implements Device.
+func (t *Tap) Stamps() *stamp.Ring { return t.stamps }
+
+// Close implements Device. The interface goes first, so that nothing writes to the ring.
+func (t *Tap) Close() error {
+	err := t.FrameFD.Close()
+	if t.stamps != nil {
+		err = errors.Join(err, t.stamps.Close())
+	}
+	return err
+}
+
+// configure attaches fd to a new interface. IFF_VNET_HDR is not set: with it a read may return a 64 KiB GSO frame, so
+// one loss would drop 44 segments, and rate and queue limits would be coarse.
+func configure(fd int, spec TapSpec) error {
+	request, err := unix.NewIfreq(spec.IfName)
+	if err != nil {
+		return fmt.Errorf("ifname: got %q, allowed: 1 to 15 bytes", spec.IfName)
+	}
+	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_TUN_EXCL)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
+		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("interface %q exists already in the namespace of process %d", spec.IfName, spec.PID)
+		}
+		if errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("the kernel refuses the interface name %q", spec.IfName)
+		}
+		return fmt.Errorf("create TAP %q in the namespace of process %d: %w", spec.IfName, spec.PID, err)
+	}
+	control, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open a socket to configure %q: %w", spec.IfName, err)
+	}
+	defer unix.Close(control)
+	if err := setMAC(control, spec); err != nil {
+		return err
+	}
+	for _, setting := range [...]struct {
+		name    string
+		request uint
+		value   int
+	}{{"MTU", unix.SIOCSIFMTU, spec.MTU}, {"queue length", unix.SIOCSIFTXQLEN, TxQueueLen}} {
+		request, err := unix.NewIfreq(spec.IfName)
+		if err != nil {
+			return err
+		}
+		request.SetUint32(uint32(setting.value))
+		if err := unix.IoctlIfreq(control, setting.request, request); err != nil {
+			return fmt.Errorf("set the %s of %q to %d: %w", setting.name, spec.IfName, setting.value, err)
+		}
+	}
+	return nil
+}
+
+// setMAC: struct ifreq with a sockaddr, which x/sys does not offer (netdevice(7)).
+func setMAC(control int, spec TapSpec) error {
+	var request struct {
+		name   [unix.IFNAMSIZ]byte
+		family uint16
+		data   [22]byte
+	}
+	copy(request.name[:], spec.IfName)
+	request.family = unix.ARPHRD_ETHER
+	copy(request.data[:], spec.MAC)
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(control), unix.SIOCSIFHWADDR, uintptr(unsafe.Pointer(&request)))
+	if errno != 0 {
+		return fmt.Errorf("set the MAC address of %q to %s: %w", spec.IfName, spec.MAC, errno)
+	}
+	return nil
+}
+
+// KernelDrops reads the kernel's counters. The interface is looked up by its current name, so it may have been renamed.
+func (t *Tap) KernelDrops() (Drops, error) {
+	request, err := unix.NewIfreq("-")
+	if err != nil {
+		return Drops{}, err
+	}
+	if err := unix.IoctlIfreq(t.FD(), unix.TUNGETIFF, request); err != nil {
+		return Drops{}, fmt.Errorf("get the name of the TAP: %w", err)
+	}
+	file, err := os.Open(fmt.Sprintf("/proc/%d/net/dev", t.pid))
+	if err != nil {
+		return Drops{}, fmt.Errorf("read the counters of %q: %w", request.Name(), err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		name, counters, ok := strings.Cut(lines.Text(), ":")
+		if ok && strings.TrimSpace(name) == request.Name() {
+			return parseDrops(counters)
+		}
+	}
+	return Drops{}, fmt.Errorf("interface %q is not in /proc/%d/net/dev", request.Name(), t.pid)
+}
+
+// parseDrops reads one line of /proc/net/dev after the colon: 8 columns of receive, 8 of transmit, "drop" is the fourth
+// of each (Linux net/core/net-procfs.c). Transmit is from the host to us.
+func parseDrops(counters string) (Drops, error) {
+	columns := strings.Fields(counters)
+	if len(columns) < 16 {
+		return Drops{}, fmt.Errorf("%d columns in /proc/net/dev, want 16", len(columns))
+	}
+	receive, err := strconv.ParseUint(columns[3], 10, 64)
+	if err != nil {
+		return Drops{}, fmt.Errorf("/proc/net/dev: %w", err)
+	}
+	queue, err := strconv.ParseUint(columns[11], 10, 64)
+	if err != nil {
+		return Drops{}, fmt.Errorf("/proc/net/dev: %w", err)
+	}
+	return Drops{Queue: queue, Receive: receive}, nil
+}
+
+// TestEnd is a device and its host side: frames written to one are read from the other.
+type TestEnd struct{ Near, Far Device }
+
+// OpenTestEnds creates two TAPs that are up, each with a packet socket on its interface, in a network namespace of
+// their own that disappears when they are closed. stamps: the kernel is to stamp their frames.
+func OpenTestEnds(stamps bool) (ends [2]TestEnd, err error) {
+	err = netns.New(func() (err error) {
+		for i := 0; i < len(ends) && err == nil; i++ {
+			ends[i], err = openTestEnd(i, stamps)
+		}
+		return err
+	})
+	if err == nil {
+		return ends, nil
+	}
+	for _, end := range ends {
+		for _, opened := range [...]Device{end.Near, end.Far} {
+			if opened != nil {
+				err = errors.Join(err, opened.Close())
+			}
+		}
+	}
+	return [2]TestEnd{}, err
+}
+
+func openTestEnd(number int, stamps bool) (end TestEnd, err error) {
+	spec := TapSpec{IfName: fmt.Sprintf("test%d", number), MAC: net.HardwareAddr{2, 0, 0, 0, 0, byte(number + 1)},
+		MTU: 1500, Stamps: stamps}
+	tap, err := openHere(spec)
+	if err != nil {
+		return end, err
+	}
+	end.Near = tap
+	const etherType = 0xb588 // local experimental, in network byte order
+	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, etherType)
+	if err != nil {
+		return end, fmt.Errorf("open a packet socket: %w", err)
+	}
+	end.Far = FrameFD(socket)
+	request, err := unix.NewIfreq(spec.IfName)
+	if err != nil {
+		return end, err
+	}
+	request.SetUint16(unix.IFF_UP)
+	if err := unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request); err != nil {
+		return end, fmt.Errorf("bring %q up: %w", spec.IfName, err)
+	}
+	device, err := net.InterfaceByName(spec.IfName)
+	if err != nil {
+		return end, err
+	}
+	if err := unix.Bind(socket, &unix.SockaddrLinklayer{Protocol: etherType, Ifindex: device.Index}); err != nil {
+		return end, fmt.Errorf("bind a packet socket to %q: %w", spec.IfName, err)
+	}
+	return end, nil
+}

@@ -7,11 +7,16 @@
 package loop
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"math"
+	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -310,3 +315,195 @@ func (l *Loop) handleRequests() {
 		request(nowNS)
 	}
 }
+
+// Kernel is what a loop needs of the operating system besides its devices. Package simulate has another one, in
+// simulated time. All methods but Wake belong to the data thread; none of them allocates.
+type Kernel interface {
+	Now() int64 // CLOCK_MONOTONIC, ns
+	// Wait fills events as epoll_wait(2) does; Fd is a descriptor that is watched, TimerExpired or Woken, each once.
+	// relaxed: through the Go scheduler.
+	Wait(events []unix.EpollEvent, timeoutMS int, relaxed bool) (int, unix.Errno)
+	Arm(atNS int64) unix.Errno // sets the timer, or clears it if atNS is 0, and forgets an earlier expiration
+	Sleep(ns int64)
+	Switches() int64    // how often the thread gave up its core
+	Wake()              // makes Wait return, from any thread
+	Watch(fd int) error // Wait returns while the descriptor is readable
+	Unwatch(fd int)
+}
+
+// What Wait reports beside descriptors.
+const (
+	TimerExpired = -1
+	Woken        = -2
+)
+
+// system is the real kernel: epoll, a timerfd and an eventfd. Its system calls are raw: they bypass the Go scheduler on
+// purpose; see realtime.Pin.
+type system struct {
+	epoll, timer, waker int
+	usage               unix.Rusage // buffer for getrusage
+}
+
+func newSystem() (*system, error) {
+	epoll, epollErr := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	timer, timerErr := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	waker, wakerErr := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	s := &system{epoll: epoll, timer: timer, waker: waker}
+	return s, cmp.Or(
+		os.NewSyscallError("epoll_create1", epollErr),
+		os.NewSyscallError("timerfd_create", timerErr),
+		os.NewSyscallError("eventfd", wakerErr),
+		// Edge-triggered: one event per expiration and per Wake, which are not read.
+		s.add(timer, TimerExpired, unix.EPOLLET),
+		s.add(waker, Woken, unix.EPOLLET),
+	)
+}
+
+func (s *system) Now() int64     { return realtime.Now() }
+func (s *system) Sleep(ns int64) { realtime.Sleep(ns) }
+
+func (s *system) Wait(events []unix.EpollEvent, timeoutMS int, relaxed bool) (int, unix.Errno) {
+	if relaxed {
+		n, err := unix.EpollWait(s.epoll, events, timeoutMS)
+		if err != nil {
+			errno, _ := errors.AsType[unix.Errno](err)
+			return 0, errno
+		}
+		return n, 0
+	}
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(s.epoll),
+		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(timeoutMS), 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
+}
+
+func (s *system) Arm(atNS int64) unix.Errno {
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(atNS)}
+	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(s.timer), unix.TFD_TIMER_ABSTIME,
+		uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+	return errno
+}
+
+// Switches are the voluntary context switches of the thread.
+func (s *system) Switches() int64 {
+	// fails for bad arguments only
+	_, _, _ = unix.RawSyscall(unix.SYS_GETRUSAGE, unix.RUSAGE_THREAD, uintptr(unsafe.Pointer(&s.usage)), 0)
+	return int64(s.usage.Nvcsw)
+}
+
+func (s *system) Wake() {
+	one := [8]byte{0: 1}
+	// The only possible error is EAGAIN, when the counter is full: then the thread wakes anyway.
+	_, _ = unix.Write(s.waker, one[:])
+}
+
+func (s *system) Watch(fd int) error { return s.add(fd, int32(fd), 0) }
+
+func (s *system) add(fd int, reportedAs int32, more uint32) error {
+	event := unix.EpollEvent{Events: unix.EPOLLIN | more, Fd: reportedAs}
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &event))
+}
+
+// Unwatch is needed although a closed fd leaves the epoll set by itself: not while a forked process still holds it.
+func (s *system) Unwatch(fd int) { _ = unix.EpollCtl(s.epoll, unix.EPOLL_CTL_DEL, fd, nil) }
+
+// How the data thread shares its core: when it wakes up for a frame, busy-waits, and sleeps.
+
+const maxTimerNS = int64(60e3)
+
+// timerLatency is the median of the last 64 times from a timer's expiry until the thread ran, at most maxTimerNS. It is
+// updated every 8 times.
+type timerLatency struct {
+	ns     int64
+	values [64]int64
+	sorted [64]int64
+	count  uint
+}
+
+func (l *timerLatency) took(ns int64) {
+	l.values[l.count%uint(len(l.values))] = ns
+	l.count++
+	if l.count%8 != 0 {
+		return
+	}
+	l.sorted = l.values
+	filled := l.sorted[:min(l.count, uint(len(l.sorted)))]
+	slices.Sort(filled)
+	l.ns = max(0, min(filled[len(filled)/2], maxTimerNS))
+}
+
+// The thread may busy-wait for 1/busyWaitShare of the time. It saves up what it does not use, up to maxBudgetNS.
+const (
+	busyWaitShare = 25
+	maxBudgetNS   = int64(200e3)
+)
+
+// busyWait is the budget for busy-waiting until a frame is due. Without a budget the thread would never sleep under
+// steady load, with a frame due every few us. When the budget is used up, the timer is set to the due time itself and
+// frames are late by a wake-up, which is short on a busy core.
+type busyWait struct {
+	budgetNS  int64 // time left for busy-waiting
+	updatedNS int64 // time of the last call
+	dueNS     int64 // the due time that is being busy-waited for; 0: none
+}
+
+// lead is how much earlier than dueNS the thread has to wake up: wantNS, or 0 when the budget is used up.
+func (b *busyWait) lead(nowNS, dueNS, wantNS int64) int64 {
+	// The busy-wait ended at the due time at the latest, however long ago the last call was.
+	b.budgetNS -= max(min(nowNS, b.dueNS)-b.updatedNS, 0)
+	b.budgetNS = min(b.budgetNS+(nowNS-b.updatedNS)/busyWaitShare, maxBudgetNS)
+	b.updatedNS = nowNS
+	if b.dueNS != dueNS {
+		b.dueNS = 0
+		if b.budgetNS < wantNS {
+			return 0
+		}
+		if dueNS-wantNS <= nowNS {
+			b.dueNS = dueNS
+		}
+	}
+	return wantNS
+}
+
+const (
+	// idleShare: the loop leaves one part in idleShare (7 %) of its core to other threads. The kernel throttles
+	// real-time threads that leave less than 5 % of a second to others, in one piece (sched_rt_runtime_us; since Linux
+	// 6.12 the fair server of each core). Many short sleeps are better than one stall of 50 ms. They also let a thread
+	// run that was preempted on this core while it held a lock, such as a receiver its socket's.
+	idleShare = 14
+	// yieldNS is the length of one forced sleep.
+	yieldNS = int64(60e3)
+	// maxOwedNS bounds the debt: a thread that was stopped for seconds was not busy in them.
+	maxOwedNS = 5 * yieldNS
+	// maxSavedNS bounds the credit from long sleeps.
+	maxSavedNS = int64(2e6)
+	// switchNS is the part of a sleep that falling asleep and waking take: no other thread can use it.
+	switchNS = int64(5e3)
+)
+
+// idleDebt is how long the thread still has to leave its core to others. Sleeps of any length pay it off, so a thread
+// that sleeps often enough by itself is never forced to.
+type idleDebt struct {
+	owedNS  int64 // negative: credit
+	sinceNS int64 // accounted up to here
+}
+
+// noteBusy records that the thread was busy until nowNS.
+func (d *idleDebt) noteBusy(nowNS int64) {
+	d.owedNS = min(d.owedNS+(nowNS-d.sinceNS)/(idleShare-1), maxOwedNS)
+	d.sinceNS = nowNS
+}
+
+// noteIdle records that the thread slept until nowNS. A long wait is no sleep if the kernel processed frames in it on
+// the thread's own time (softirqs): then the thread has not given up its core.
+func (d *idleDebt) noteIdle(nowNS int64) {
+	if free := nowNS - d.sinceNS - switchNS; free > 0 {
+		d.owedNS = max(d.owedNS-free, -maxSavedNS)
+		d.sinceNS = nowNS
+	}
+}
+
+// mostlyBusy reports whether the thread was busy for so long that it has to sleep now.
+func (d *idleDebt) mostlyBusy() bool { return d.owedNS >= yieldNS }

@@ -1,5 +1,10 @@
 package model
 
+import (
+	"encoding/json"
+	"math"
+)
+
 // MaxInFlight bounds the frames that one direction holds, in the queue and the delay line together. It bounds the
 // memory of the ring (40 MiB) when a broadcast storm makes many lines hold the same few stored frames.
 const MaxInFlight = 1 << 20
@@ -23,7 +28,7 @@ type Frame struct {
 	Lost    bool   // lost on the wire: dropped at DueNS
 	Marked  bool   // CE is to be set: see Mark
 	Twice   bool   // arrives twice, one right behind the other
-	gone    bool   // taken off out of order; see reorder.go
+	gone    bool   // taken off out of order; see reorder below
 	Flip    uint16 // chooses the bit that is flipped, see Corrupt; 0: none
 }
 
@@ -357,4 +362,143 @@ func (l *Line) grow() {
 		grown[i&uint64(len(grown)-1)] = *l.at(i)
 	}
 	l.ring = grown
+}
+
+// Delays sums up what accepted frames take from the serializer to the far end, as it was drawn when they were offered:
+// the delay, its jitter, and what a frame waits for those ahead of it after a change.
+type Delays struct {
+	Count        uint64
+	originNS     int64 // close to the mean, so that the squares lose no digits
+	sum, squares float64
+}
+
+func (d *Delays) add(delayNS int64) {
+	if d.Count == 0 {
+		d.originNS = delayNS
+	}
+	d.Count++
+	difference := float64(delayNS - d.originNS)
+	d.sum += difference
+	d.squares += difference * difference
+}
+
+// MeanNS is the mean; 0 of none.
+func (d *Delays) MeanNS() int64 {
+	if d.Count == 0 {
+		return 0
+	}
+	return d.originNS + int64(math.Round(d.sum/float64(d.Count)))
+}
+
+// DeviationNS is the standard deviation; 0 of none.
+func (d *Delays) DeviationNS() int64 {
+	if d.Count == 0 {
+		return 0
+	}
+	n := float64(d.Count)
+	return int64(math.Round(math.Sqrt(max(0, d.squares/n-d.sum/n*d.sum/n))))
+}
+
+// MarshalJSON implements json.Marshaler.
+func (d Delays) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Count       uint64 `json:"count"`
+		MeanNS      int64  `json:"mean_ns"`
+		DeviationNS int64  `json:"deviation_ns"`
+	}{d.Count, d.MeanNS(), d.DeviationNS()})
+}
+
+// With reordering, frames leave a line by due time. They stay in the ring in order of arrival, which the queue and Set
+// need; in addition, a heap orders their positions by due time. A frame that left out of order keeps its slot, marked
+// as gone, until those ahead of it have left.
+
+// setOvertaking turns the heap on, or off once it is empty: frames may still overtake when reordering is turned off.
+func (l *Line) setOvertaking(reorder bool) {
+	if !reorder && !l.overtaking {
+		return
+	}
+	l.overtaking = reorder || l.count > 0
+	l.heap = l.heap[:0]
+	if !l.overtaking {
+		return
+	}
+	for position := l.head; position < l.tail; position++ {
+		if !l.at(position).gone {
+			l.enter(position)
+		}
+	}
+}
+
+// latestDue is the latest due time of the frames before position end; 0 when there are none.
+func (l *Line) latestDue(end uint64) (dueNS int64) {
+	if !l.overtaking {
+		if end > l.head {
+			return l.at(end - 1).DueNS
+		}
+		return 0
+	}
+	for position := l.head; position < end; position++ {
+		if f := l.at(position); !f.gone {
+			dueNS = max(dueNS, f.DueNS)
+		}
+	}
+	return dueNS
+}
+
+// remove frees the slot of a frame that was popped, and the slots of gone frames right behind it.
+func (l *Line) remove(position uint64) {
+	if position != l.head {
+		l.at(position).gone = true
+		return
+	}
+	l.head++
+	for l.overtaking && l.head < l.tail && l.at(l.head).gone {
+		l.head++
+	}
+	if l.overtaking && l.count == 0 && !l.params.Jitter.Reorder {
+		l.overtaking = false
+	}
+}
+
+// earlier orders the heap; frames due at the same time leave in order of arrival.
+func (l *Line) earlier(a, b uint32) bool {
+	dueA, dueB := l.at(uint64(a)).DueNS, l.at(uint64(b)).DueNS
+	return dueA < dueB || dueA == dueB && int32(a-b) < 0
+}
+
+func (l *Line) enter(position uint64) {
+	l.heap = append(l.heap, uint32(position))
+	h := l.heap
+	for i := len(h) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !l.earlier(h[i], h[parent]) {
+			return
+		}
+		h[i], h[parent] = h[parent], h[i]
+		i = parent
+	}
+}
+
+// takeEarliest pops the heap and returns the position. The ring is shorter than 2^32, so the lower 32 bits identify a
+// position.
+func (l *Line) takeEarliest() uint64 {
+	h := l.heap
+	top, last := h[0], len(h)-1
+	h[0] = h[last]
+	l.heap = h[:last]
+	h = l.heap
+	for i := 0; ; {
+		first := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(h); child++ {
+			if l.earlier(h[child], h[first]) {
+				first = child
+			}
+		}
+		if first == i {
+			break
+		}
+		h[i], h[first] = h[first], h[i]
+		i = first
+	}
+	return l.head + uint64(top-uint32(l.head))
 }

@@ -5,8 +5,7 @@
 // the time (CLOCK_MONOTONIC), the frame's length and a hash of its first bytes. The data thread reads a frame from the
 // TAP and takes its stamp from the ring, without a system call.
 //
-// program.go is the program, this file the ring and how a frame finds its stamp, kernel.go what both need of the
-// kernel.
+// program.go is the program and what both need of the kernel, this file the ring and how a frame finds its stamp.
 package stamp
 
 import (
