@@ -23,9 +23,9 @@ from bench.links import theory
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import netns
 from containernet_env.hosts.netns import ThrowawayNamespace
-from containernet_env.model.link import DirectionSpec, LinkSpec, queue_frames
+from containernet_env.model.link import DirectionSpec, Link, LinkSpec, queue_frames
 from containernet_env.model.topology import Host as PlannedHost
-from containernet_env.model.topology import Link, Switch, Topology
+from containernet_env.model.topology import Topology
 from containernet_env.network.emulator import EmulatedLink, LinkEmulator
 from containernet_env.network.interface import MTU_BYTES, Interface, SwitchPort
 from containernet_env.network.kernel import VethLink
@@ -68,7 +68,7 @@ def _network(homes: list[str], switches: list[str], joined: dict[tuple[str, str]
     hosts = [PlannedHost(f"h{n}", "member", IPv4Address(f"10.9.0.{n}"), 24) for n in range(1, len(homes) + 1)]
     links = [Link(host.name, home, own) for host, home in zip(hosts, homes, strict=True)]
     links += [Link(a, b, spec) for (a, b), spec in joined.items()]
-    return Topology(hosts, [Switch(name) for name in switches], links)
+    return Topology(hosts, switches, links)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ def _emulator(stack: ExitStack, hosts: Sequence[Host], topology: Topology, binar
     stack.callback(emulator.stop)
     emulator.start()
     for switch in topology.switches:
-        emulator.request("add_switch", name=switch.name)
+        emulator.request("add_switch", name=switch)
     by_name = {host.name: host for host in hosts}
     for planned in topology.links:
         ends = [

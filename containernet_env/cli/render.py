@@ -17,11 +17,11 @@ from rich.text import Text
 from containernet_env.base.units import describe_size, format_duration, format_ms, format_number, format_size
 from containernet_env.cli.terminal import clients_text, table
 from containernet_env.config.plan import HostPlan, Plan
-from containernet_env.model.link import LinkSpec
+from containernet_env.model.link import Link, LinkSpec
 from containernet_env.model.names import listed
 from containernet_env.model.proof import directions_text
 from containernet_env.model.scenario import NEAREST, Scenario
-from containernet_env.model.topology import PROBE_FRAME_BYTES, Hop, Link, RttExpectation, Topology
+from containernet_env.model.topology import PROBE_FRAME_BYTES, Hop, RttExpectation, Topology
 from containernet_env.network.gate import plan_for
 from containernet_env.report.network import groups_of, matrix_of
 from containernet_env.results import capacity
@@ -36,7 +36,7 @@ def render_topology(plan: Plan, console: Console, *, links: bool = True) -> None
     """Print the output of `check`: hosts and limits, links with further settings, expected RTTs, etcd's timing."""
     members, places, clients = len(plan.config.nodes), len(plan.switches), clients_text(len(plan.config.clients))
     on, kind = ("at", "sites") if plan.config.sites else ("on", "switches")
-    where = f"{on} {places} {kind}" if places > 1 else f"on {plan.switches[0].name}"
+    where = f"{on} {places} {kind}" if places > 1 else f"on {plan.switches[0]}"
     _say(
         console,
         f"{plan.config.path}: {members} member{'s' if members > 1 else ''} and {clients} {where}, {plan.config.subnet}",
@@ -112,7 +112,7 @@ _MOST_PATHS = 60
 
 
 def _paths(topology: Topology) -> Iterator[Table | str]:
-    ends = list(permutations((switch.name for switch in topology.switches), 2))
+    ends = list(permutations(topology.switches, 2))
     paths = {pair: hops for pair in ends if len(hops := topology.hops(*pair)) > 1}
     # The way back is not shown again where it is the same.
     shown = [hops for (a, b), hops in paths.items() if a < b or not _is_back(hops, paths.get((b, a)))]

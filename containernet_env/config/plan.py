@@ -14,9 +14,9 @@ from containernet_env.base.errors import UsageError
 from containernet_env.base.units import format_number
 from containernet_env.model.backends import EngineChoice, LinksChoice, ProfileKind, SwitchesChoice
 from containernet_env.model.config import DILATION_MAX, Config, StoreChoice
-from containernet_env.model.link import SEED_MAX, DirectionSpec
+from containernet_env.model.link import SEED_MAX, DirectionSpec, Link
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
-from containernet_env.model.topology import HostRole, Link, RttExpectation, Switch, Topology
+from containernet_env.model.topology import HostRole, RttExpectation, Topology
 from containernet_env.model.usage import SIDES
 from containernet_env.stores.cluster import Waits
 from containernet_env.stores.store import Store, Timing
@@ -229,7 +229,7 @@ class Plan:
     options: PlanOptions
     topology: Topology
     hosts: tuple[HostPlan, ...]
-    switches: tuple[Switch, ...]
+    switches: tuple[str, ...]
     links: tuple[Link, ...]
     rtt: tuple[RttExpectation, ...]
     largest_member_rtt: RttExpectation | None
@@ -293,7 +293,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         **({"dilation": plan.dilation} if plan.dilation > 1 else {}),
         "clusters": len(plan.cluster_ends),
         "hosts": [asdict(host) for host in plan.hosts],
-        "switches": [switch.name for switch in plan.switches],
+        "switches": plan.switches,
         "links": [link_values(link) for link in plan.links],
         **({"reroute": True} if plan.config.reroute else {}),
         "rtt": [asdict(pair) for pair in plan.rtt],

@@ -18,10 +18,10 @@ from containernet_env.config.fields import written
 from containernet_env.config.links import RawDirection, RawHost, without_a_bandwidth
 from containernet_env.config.reader import Finding
 from containernet_env.model import kinds
-from containernet_env.model.config import Config, SwitchLink, ways_named
+from containernet_env.model.config import Config, ways_named
 from containernet_env.model.hints import suggestion
 from containernet_env.model.kinds import Chosen, Kind, Listed, Location, Named, Refused, Section, keyed, section
-from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.link import DirectionSpec, Link, LinkSpec
 from containernet_env.model.topology import SWITCH_NAME, way_to
 
 _RTT = kinds.duration(0, 2 * kinds.DELAY_MAX_NS, such="80ms", unit="ms", what="a round-trip time")
@@ -97,7 +97,7 @@ class Places:
     hosts' links. ``keys``: ``SITES`` or ``GRAPH``."""
 
     names: tuple[str, ...] = ()
-    links: tuple[SwitchLink, ...] = ()
+    links: tuple[Link, ...] = ()
     keys: tuple[str, str, str] = SITES
     delays_ns: Mapping[str, int] = field(default_factory=dict)
     rates_bps: Mapping[str, int | None] = field(default_factory=dict)
@@ -213,7 +213,7 @@ class _Matrix:
                 elif a in self._names and b in self._names:
                     self._ways[a, b] = DirectionSpec(rtt_ns // 2), ("rtt",)
 
-    def links(self, delays_ns: Mapping[str, int]) -> tuple[SwitchLink, ...]:
+    def links(self, delays_ns: Mapping[str, int]) -> tuple[Link, ...]:
         """The links between places whose hosts' own links have these delays, one way."""
         found = []
         for (a, b), (_, place) in self._ways.items():
@@ -223,10 +223,10 @@ class _Matrix:
                 self.refuse(place, f'has no way back; give "{b}>{a}", or "{a}-{b}" for both', at_key=True)
             elif self._names.index(a) < self._names.index(b):
                 of_hosts_ns = delays_ns[a] + delays_ns[b]
-                found.append(SwitchLink(a, b, LinkSpec(self._left(a, b, of_hosts_ns), self._left(b, a, of_hosts_ns))))
+                found.append(Link(a, b, LinkSpec(self._left(a, b, of_hosts_ns), self._left(b, a, of_hosts_ns))))
         return tuple(found)
 
-    def refuse_parts(self, links: Iterable[SwitchLink], missing: str | None) -> None:
+    def refuse_parts(self, links: Iterable[Link], missing: str | None) -> None:
         """Refuse links that leave a place without a way to the first one. ``missing``: what is, as none are given."""
         directions: dict[str, dict[str, DirectionSpec]] = {name: {} for name in self._names}
         for link in links:

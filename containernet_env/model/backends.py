@@ -12,10 +12,10 @@ from containernet_env.model.link import (
     DirectionSpec,
     GilbertElliottLoss,
     IndependentLoss,
+    Link,
     Loss,
     queue_frames,
 )
-from containernet_env.model.topology import Link
 
 EngineChoice = Literal["builtin", "containernet"]
 LinksChoice = Literal["auto", "netem", "emulator"]

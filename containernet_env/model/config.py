@@ -12,7 +12,7 @@ from typing import Literal
 from containernet_env.base.programs import UserProgram
 from containernet_env.model import kinds
 from containernet_env.model.kinds import Record, keyed, record, refuse, rule
-from containernet_env.model.link import LinkSpec
+from containernet_env.model.link import Link, LinkSpec
 
 DEFAULT_PREFIX = "containernet-env/"
 PASSWORD_VARIABLE = "BENCHMARK_PASSWORD"
@@ -143,15 +143,6 @@ class Node:
     switch: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SwitchLink:
-    """The link between the switches ``a`` and ``b``, or those of the sites of these names."""
-
-    a: str
-    b: str
-    spec: LinkSpec
-
-
 def ways_named(text: str, places: Collection[str]) -> list[tuple[str, str]]:
     """The pairs of sites or switches that ``a-b`` (both ways) or ``a>b`` (one way) can mean: several where names have
     a "-"."""
@@ -270,7 +261,7 @@ class Config:
     dilation: int = 1
     sites: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
-    switch_links: tuple[SwitchLink, ...] = ()
+    switch_links: tuple[Link, ...] = ()
     reroute: bool = False
 
     @property

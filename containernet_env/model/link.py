@@ -505,3 +505,20 @@ class LinkSpec:
     def reversed(self) -> LinkSpec:
         """The same link seen from its other end."""
         return LinkSpec(a_to_b=self.b_to_a, b_to_a=self.a_to_b)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link between the nodes named ``a`` and ``b``; on a host's link, ``a`` is the host.
+
+    A site's name is that of its switch.
+    """
+
+    a: str
+    b: str
+    spec: LinkSpec
+
+    @property
+    def name(self) -> str:
+        """``a-b``: unique, since two nodes share at most one link."""
+        return f"{self.a}-{self.b}"

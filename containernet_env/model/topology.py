@@ -12,7 +12,7 @@ from random import Random
 from typing import Literal
 
 from containernet_env.model.config import Config
-from containernet_env.model.link import FULL_FRAME_BYTES, REACH, DirectionSpec, Jitter, LinkSpec, default_frames
+from containernet_env.model.link import FULL_FRAME_BYTES, REACH, DirectionSpec, Jitter, Link, LinkSpec, default_frames
 
 PROBE_FRAME_BYTES = 98
 """Frame of an ICMP echo with the usual 56 bytes of payload: 14 Ethernet + 20 IPv4 + 8 ICMP + 56."""
@@ -30,27 +30,6 @@ class Host:
     role: HostRole
     ip: IPv4Address
     prefix_length: int
-
-
-@dataclass(frozen=True, slots=True)
-class Switch:
-    """An Ethernet switch."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A link between the nodes named ``a`` and ``b``; on a host's link, ``a`` is the host."""
-
-    a: str
-    b: str
-    spec: LinkSpec
-
-    @property
-    def name(self) -> str:
-        """``a-b``: unique, since two nodes share at most one link."""
-        return f"{self.a}-{self.b}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +121,7 @@ class Topology:
     def __init__(
         self,
         hosts: Iterable[Host],
-        switches: Iterable[Switch],
+        switches: Iterable[str],
         links: Iterable[Link],
         is_direct: bool = False,
         reroutes: bool = False,
@@ -160,14 +139,14 @@ class Topology:
         self._ends: dict[str, frozenset[str]] = {}  # of links, by their names
         self._ways: dict[tuple[str, frozenset[str]], Ways] = {}
         self._one_ways_ns: dict[tuple[str, str], tuple[int, int]] = {}
-        for name in [host.name for host in self.hosts] + [switch.name for switch in self.switches]:
+        for name in (*(host.name for host in self.hosts), *self.switches):
             if name in self._directions:
                 raise ValueError(f"two nodes are called {name!r}")
             self._directions[name] = {}
         for link in self.links:
             self._join(link)
-        between = {switch.name for switch in self.switches}
-        self._core = {at: {to: side for to, side in self._directions[at].items() if to in between} for at in between}
+        known = self._hosts_by_name
+        self._core = {at: {to: s for to, s in self._directions[at].items() if to not in known} for at in self.switches}
         self._check_connected()
 
     @property
@@ -297,9 +276,8 @@ class Topology:
 
     def routes(self, down: Iterable[str] = ()) -> dict[str, dict[str, str]]:
         """For each switch, by every other one: the link that frames take next to reach it."""
-        switches = [switch.name for switch in self.switches]
-        ways = {to: self._way_to(to, frozenset(down)) for to in switches}
-        return {at: {to: self._name(at, ways[to][at][1]) for to in switches if to != at} for at in switches}
+        ways = {to: self._way_to(to, frozenset(down)) for to in self.switches}
+        return {at: {to: self._name(at, ways[to][at][1]) for to in ways if to != at} for at in ways}
 
     def longest_rtt_ns(self) -> int:
         """The longest round trip of full frames that meet no others, between any two hosts; 0 of one host."""
@@ -421,9 +399,8 @@ def network_of(config: Config, queues: bool = True) -> Topology:
     hosts = [Host(node.name, "member", node.ip, prefix_length) for node in config.nodes]
     hosts += [Host(client.name, "benchmark", client.ip, prefix_length) for client in config.clients]
     links = [Link(node.name, node.site or node.switch or SWITCH_NAME, node.link) for node in config.hosts]
-    links += [Link(link.a, link.b, link.spec) for link in config.switch_links]
-    switches = [Switch(name) for name in config.sites or config.switches or (SWITCH_NAME,)]
-    network = Topology(hosts, switches, links, not config.switches, config.reroute)
+    switches = config.sites or config.switches or (SWITCH_NAME,)
+    network = Topology(hosts, switches, [*links, *config.switch_links], not config.switches, config.reroute)
     return network.with_queues() if queues else network
 
 

@@ -149,7 +149,7 @@ def document_of(rows: Rows, runs: Runs, title: str | None = None, x_scale: XScal
 def _network(network: Network) -> NetworkFigures:
     made = matrix_of(network.topology, network.measured_ns)
     switches, hosts = network.topology.switches, len(network.topology.hosts)
-    where = f"on {len(switches)} switches" if len(switches) > 1 else f"on {switches[0].name}"
+    where = f"on {len(switches)} switches" if len(switches) > 1 else f"on {switches[0]}"
     runs = f"Of the run{'s' if len(network.runs) > 1 else ''} {listed(network.runs, _MOST_VALUES)}."
     return NetworkFigures(
         f"{hosts} hosts {where}", runs, graph(network.topology), matrix(made), NUMBERS, tuple(made.numbers())

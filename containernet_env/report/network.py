@@ -186,7 +186,7 @@ def _names(hosts: Sequence[Host]) -> str:
 
 def matrix_of(topology: Topology, measured: Measured | None = None) -> Matrix:
     """Expected and measured round trips; several switches come in the order in which the graph has them, from left."""
-    at = dict(zip((switch.name for switch in topology.switches), places_of(topology), strict=True))
+    at = dict(zip(topology.switches, places_of(topology), strict=True))
     groups = tuple(sorted(groups_of(topology), key=lambda group: at[group.switch].real))
     cells = {}
     for a, one in enumerate(groups):
@@ -241,7 +241,7 @@ def places_of(topology: Topology) -> list[complex]:
     multidimensional scaling", 1988) from a circle; the distances are delays there and back, or links where nothing
     takes time.
     """
-    names = [switch.name for switch in topology.switches]
+    names = topology.switches
     distances = [[topology.rtt(a, b).propagation_ns for b in names] for a in names]
     if not any(map(any, distances)):
         distances = [[len(topology.path(a, b)) for b in names] for a in names]
@@ -332,7 +332,7 @@ def labels_of(links: Sequence[Ends], sizes: Sequence[Size], boxes: Sequence[Box]
 
 def graph(topology: Topology) -> Picture:
     """Switches as boxes with their hosts in them, and the links between them."""
-    names = [switch.name for switch in topology.switches]
+    names = topology.switches
     groups = groups_of(topology, by_role=True)
     of_switch = [[group for group in groups if group.switch == name] for name in names]
     sizes = [_size(name, own) for name, own in zip(names, of_switch, strict=True)]

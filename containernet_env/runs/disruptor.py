@@ -27,8 +27,7 @@ from containernet_env.model.disruption import (
     Timeline,
     Verb,
 )
-from containernet_env.model.link import DirectionSpec
-from containernet_env.model.topology import Link
+from containernet_env.model.link import DirectionSpec, Link
 from containernet_env.stores.cluster import Broken, Cluster
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from containernet_env.config.plan import HostPlan, Plan
-from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.link import DirectionSpec, Link, LinkSpec
 from containernet_env.model.outcome import Reused
-from containernet_env.model.topology import Link
 from containernet_env.network.kernel import held_at_host, segments_at_once
 
 # Connections between members outlive a change of their links. These reset their path estimates at the next losses; bbr,

@@ -358,7 +358,7 @@ class Testbed(Target):
     def _connect(self) -> None:
         self._links.start()
         for switch in self.plan.switches:
-            self.net.add_switch(switch.name)
+            self.net.add_switch(switch)
         for link in self.plan.links:
             self.net.add_link(link.a, link.b, link.spec)
         self._route()

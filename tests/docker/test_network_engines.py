@@ -92,7 +92,7 @@ def net(plan: Plan, image: str) -> Iterator[Any]:
         for host in hosts:
             host.wait_up(30)
         for switch in plan.switches:
-            made.add_switch(switch.name)
+            made.add_switch(switch)
         for link in plan.links:
             made.add_link(link.a, link.b, link.spec)
         made.start()

@@ -42,7 +42,7 @@ def star(topology: Topology, binary: Path | None = None) -> Iterator[Star]:
     with ExitStack() as stack:
         factory = LinkFactory("emulator", "gt", binary, lambda kind, text: None)
         stack.callback(factory.close)
-        switches = {switch.name: Place(switch.name, factory.make_switch(switch.name)) for switch in topology.switches}
+        switches = {name: Place(name, factory.make_switch(name)) for name in topology.switches}
         pids, links = {}, {}
         for link in topology.links:
             here = switches.get(link.a)

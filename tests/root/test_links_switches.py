@@ -17,10 +17,9 @@ from mininet.topo import Topo
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.containernet.network import Containernet
 from containernet_env.hosts import netns
-from containernet_env.model.link import LinkSpec
+from containernet_env.model.link import Link, LinkSpec
 from containernet_env.model.topology import Host as ModelHost
-from containernet_env.model.topology import Link, Topology
-from containernet_env.model.topology import Switch as ModelSwitch
+from containernet_env.model.topology import Topology
 from containernet_env.network import switches
 from tests.deadline import eventually
 from tests.root.network import (
@@ -168,7 +167,7 @@ def test_frames_take_another_way_while_a_link_is_down(net: Containernet) -> None
     made = [Link(host.name, f"s{host.name[1]}", LinkSpec()) for host in hosts]
     made += [Link(a, b, LinkSpec.symmetric(delay_ms * 10**6)) for a, b, delay_ms in ends]
     members = [ModelHost(host.name, "member", IPv4Address(host.IP()), 8) for host in hosts]
-    topology = Topology(members, [ModelSwitch(f"s{number}") for number in (1, 2, 3)], made, reroutes=True)
+    topology = Topology(members, ["s1", "s2", "s3"], made, reroutes=True)
     net.set_routes(topology.routes(), topology.routes)
     net.start()
     assert reach(*hosts)

@@ -15,9 +15,9 @@ from functools import cache, lru_cache
 from ipaddress import IPv4Address
 from typing import Any
 
-from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.link import DirectionSpec, Link, LinkSpec
 from containernet_env.model.proof import Check, NetworkProof
-from containernet_env.model.topology import Host, Link, Switch, Topology
+from containernet_env.model.topology import Host, Topology
 from containernet_env.network.emulator import default_binary, direction_to_json
 from containernet_env.network.gate import probe_to_json, times_from_json
 from containernet_env.network.gate_plan import GatePlan, plan_gate
@@ -55,7 +55,7 @@ def star_of(*links: LinkSpec) -> Topology:
     """Hosts h1, h2, ... on links of these kinds to the switch s1."""
     hosts = [Host(f"h{n}", "member", IPv4Address(f"10.0.0.{n}"), 24) for n in range(1, len(links) + 1)]
     made = [Link(host.name, "s1", link) for host, link in zip(hosts, links, strict=True)]
-    return Topology(hosts, [Switch("s1")], made).with_queues()
+    return Topology(hosts, ["s1"], made).with_queues()
 
 
 def triangle_of(*links: LinkSpec, is_direct: bool = False) -> Topology:
@@ -63,7 +63,7 @@ def triangle_of(*links: LinkSpec, is_direct: bool = False) -> Topology:
     hosts = [Host(f"h{n}", "member", IPv4Address(f"10.0.0.{n}"), 24) for n in (1, 2, 3)]
     made = [Link(f"h{n}", f"s{n}", LinkSpec()) for n in (1, 2, 3)]
     made += [Link(f"s{n}", f"s{n % 3 + 1}", link) for n, link in enumerate(links, 1)]
-    return Topology(hosts, [Switch(f"s{n}") for n in (1, 2, 3)], made, is_direct).with_queues()
+    return Topology(hosts, ["s1", "s2", "s3"], made, is_direct).with_queues()
 
 
 def carry(

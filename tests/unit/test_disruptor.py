@@ -9,8 +9,7 @@ import pytest
 
 from containernet_env.base import clock
 from containernet_env.model.disruption import Disruption, Disruptions, ExecutedEvent, Targets, Timeline
-from containernet_env.model.link import LinkSpec
-from containernet_env.model.topology import Link
+from containernet_env.model.link import Link, LinkSpec
 from containernet_env.runs.disruptor import Disruptor
 from tests.simulated_time import World
 from tests.unit.fakes import FakeCluster, FakeFaults

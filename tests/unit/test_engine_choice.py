@@ -22,8 +22,7 @@ from containernet_env.containernet.original_links import keywords
 from containernet_env.hosts import engine, netns, owner
 from containernet_env.model import backends as original_rules
 from containernet_env.model.config import Config
-from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
-from containernet_env.model.topology import Link
+from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, Link, LinkSpec
 from containernet_env.network import factory as network_select
 from containernet_env.network import switches
 from containernet_env.network.interface import delete_interface

@@ -17,8 +17,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.config.topologies import load_config
-from containernet_env.model.link import DirectionSpec, IndependentLoss, LinkSpec
-from containernet_env.model.topology import Host, Link, Switch, Topology, network_of
+from containernet_env.model.link import DirectionSpec, IndependentLoss, Link, LinkSpec
+from containernet_env.model.topology import Host, Topology, network_of
 from containernet_env.report import page as pages
 from containernet_env.report.document import Document, document_of
 from containernet_env.report.network import (
@@ -166,7 +166,7 @@ def drawn_topology(random: Random) -> Topology:
         role = "benchmark" if random.random() < 0.2 else "member"
         hosts.append(Host(f"h{'y' * random.randrange(9)}{place}", role, IPv4Address(place), 8))
         links.append(Link(hosts[-1].name, random.choice(names), spec()))
-    return Topology(hosts, map(Switch, names), links, is_direct=random.random() < 0.5)
+    return Topology(hosts, names, links, is_direct=random.random() < 0.5)
 
 
 @pytest.mark.parametrize("seed", chosen(100 if os.environ.get("CONTAINERNET_ENV_SEEDS") == "long" else 5))
@@ -199,7 +199,7 @@ def test_no_boxes_and_texts_of_random_networks_meet_or_are_cut_off(seed: int) ->
 
 def test_a_link_leads_through_no_other_switch_where_there_is_room(tmp_path: Path) -> None:
     for topology in (network_of(load_config(CONFIGS / "5regions.json")), read(three(tmp_path))):
-        picture, names = graph(topology), [switch.name for switch in topology.switches]
+        picture, names = graph(topology), topology.switches
         ends = [(names.index(link.a), names.index(link.b)) for link in topology.between]
         assert len(ends) in (3, 10) and crossings(boxes(picture, "switch"), ends) == []
     assert crossings([Box(0, 0, 10, 10), Box(50, 3, 10, 10), Box(100, 0, 10, 10)], [(0, 2)]) == [(1, (0, 2))]
@@ -209,7 +209,7 @@ def test_a_link_leads_through_no_other_switch_where_there_is_room(tmp_path: Path
 def switches(*links: tuple[str, str, float]) -> Topology:
     names = dict.fromkeys(name for a, b, _ in links for name in (a, b))
     specs = [Link(a, b, LinkSpec.symmetric(round(ms * MS))) for a, b, ms in links]
-    return Topology((), map(Switch, names), specs)
+    return Topology((), names, specs)
 
 
 def test_switches_are_as_far_apart_as_their_delays_say() -> None:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from containernet_env.model import topology as topologies
-from containernet_env.model.link import DirectionSpec, Jitter, LinkSpec
-from containernet_env.model.topology import PROBE_FRAME_BYTES, Host, Link, Switch, Topology
+from containernet_env.model.link import DirectionSpec, Jitter, Link, LinkSpec
+from containernet_env.model.topology import PROBE_FRAME_BYTES, Host, Topology
 
 DELAYS_NS = st.integers(min_value=0, max_value=10**10)
 RATES_BPS = st.none() | st.integers(min_value=10_000, max_value=10**11)
@@ -23,7 +23,7 @@ def host(number, role="member"):
 
 def star(specs):
     hosts = [host(number) for number in range(len(specs))]
-    return Topology(hosts, [Switch("s1")], [Link(h.name, "s1", spec) for h, spec in zip(hosts, specs, strict=True)])
+    return Topology(hosts, ["s1"], [Link(h.name, "s1", spec) for h, spec in zip(hosts, specs, strict=True)])
 
 
 def test_an_overhead_counts_in_round_trips_and_default_queues():
@@ -57,7 +57,7 @@ def test_rtt_is_the_sum_of_the_delays_and_the_probes_times_from_both_ends(specs)
 def test_a_path_may_lead_over_several_switches():
     links = [("h0", "s1", 1), ("s1", "s2", 10), ("s2", "h1", 100), ("h2", "s2", 1000)]
     hosts = [host(0), host(1), host(2, "benchmark")]
-    topology = Topology(hosts, [Switch("s1"), Switch("s2")], [Link(a, b, LinkSpec.symmetric(ns)) for a, b, ns in links])
+    topology = Topology(hosts, ["s1", "s2"], [Link(a, b, LinkSpec.symmetric(ns)) for a, b, ns in links])
     assert [hop.delay_ns for hop in topology.path("h0", "h1")] == [1, 10, 100]
     assert topology.rtt("h0", "h2").propagation_ns == 2 * 1011 and topology.path("h0", "h0") == ()
     assert [member.name for member in topology.members] == ["h0", "h1"]
@@ -75,7 +75,7 @@ def test_of_several_paths_the_fastest_is_taken_or_the_one_of_the_fewest_links(da
     pairs = {(a, b): data.draw(st.booleans()) for b in range(count) for a in range(b)}
     ends = [(a, b) for (a, b), given in pairs.items() if given or a == b - 1]
     delays = {pair: data.draw(st.tuples(st.integers(0, 9), st.integers(0, 9))) for pair in ends}
-    switches = [Switch(f"s{n}") for n in range(count)]
+    switches = [f"s{n}" for n in range(count)]
     topology = Topology([host(n) for n in range(count)], switches, links_of(delays), is_direct)
     assert topology.has_loop == (len(ends) >= count)
     # Floyd and Warshall's.
@@ -112,7 +112,7 @@ def test_ways_around_links_that_are_down_are_those_of_a_network_without_them(dat
     own = [Link(f"h{n}", f"s{data.draw(numbers)}", data.draw(specs)) for n in range(hosts)]
     pairs = [(a, b) for b in range(count) for a in range(b) if a == b - 1 or data.draw(st.booleans())]
     between = [Link(f"s{a}", f"s{b}", data.draw(specs)) for a, b in pairs]
-    switches = [Switch(f"s{n}") for n in range(count)]
+    switches = [f"s{n}" for n in range(count)]
 
     def made(links):
         return Topology([host(n) for n in range(hosts)], switches, own + links, is_direct, reroutes)
@@ -138,7 +138,7 @@ def test_ways_around_every_link_of_a_large_ring_are_found_with_little_work(monke
     ways = topologies._ways
     monkeypatch.setattr(topologies, "_ways", lambda *given: made.append(given[0]) or ways(*given))
     ring = {(n, (n + 1) % count): (10 + n, 20 + n) for n in range(count)}
-    switches = [Switch(f"s{n}") for n in range(count)]
+    switches = [f"s{n}" for n in range(count)]
     topology = Topology([host(n) for n in range(count)], switches, links_of(ring), reroutes=True).with_queues()
     found = topology.longest_rtts_ns()
     assert found["h0-s0"] == max(found.values()) > 0
@@ -158,7 +158,7 @@ def test_what_no_network_can_be_is_refused():
     ):
         nodes = [Host(name, "etcd", IPv4Address("10.0.0.1"), 24) for name in hosts]
         with pytest.raises(ValueError, match=message):
-            Topology(nodes, [Switch(name) for name in switches], [Link(a, b, LinkSpec()) for a, b in links])
+            Topology(nodes, switches, [Link(a, b, LinkSpec()) for a, b in links])
 
 
 MS, MBIT = 1_000_000, 1_000_000
