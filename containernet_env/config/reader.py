@@ -42,62 +42,6 @@ class Occurrence(str):
         return made
 
 
-class Positions:
-    """Offsets, lines and columns in a JSON text that has been parsed without an error and holds no comments.
-
-    Each object and list on the way to a value is walked once; without a question nothing is walked.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._walked: dict[int, dict[str | int, list[tuple[int, int]]]] = {}
-
-    def offset(self, location: Location, at_key: bool = False) -> int:
-        """Where a value begins, or with ``at_key`` its key; for a missing value, where the object or list begins.
-
-        Of a key that is given more than once it is the last, which counts, unless the step is an `Occurrence`.
-        """
-        at = key_at = self._skip(0)
-        for step in location:
-            given = self._entries(at).get(step)
-            if given is None:
-                return at
-            key_at, at = given[step.number if isinstance(step, Occurrence) else -1]
-        return key_at if at_key else at
-
-    def line_and_column(self, offset: int) -> tuple[int, int]:
-        """Both from 1; a column is a character, a tab too."""
-        line = bisect_left(self._line_ends, offset)
-        return line + 1, offset - (self._line_ends[line - 1] if line else -1)
-
-    @cached_property
-    def _line_ends(self) -> list[int]:
-        return [match.start() for match in re.finditer("\n", self._text)]
-
-    def _skip(self, at: int) -> int:
-        match = _SPACE.match(self._text, at)
-        assert match is not None
-        return match.end()
-
-    def _entries(self, start: int) -> dict[str | int, list[tuple[int, int]]]:
-        """Where each key and its value begin in an object, and each entry of a list, by its index; else none."""
-        if start not in self._walked:
-            found: dict[str | int, list[tuple[int, int]]] = {}
-            bracket, at = self._text[start], self._skip(start + 1)
-            while bracket in "{[" and self._text[at] not in "}]":
-                key: str | int = len(found)
-                key_at = at
-                if bracket == "{":
-                    key, end = _scan(self._text, at)
-                    at = self._skip(self._skip(end) + 1)
-                found.setdefault(key, []).append((key_at, at))
-                at = self._skip(_scan(self._text, at)[1])
-                if self._text[at] == ",":
-                    at = self._skip(at + 1)
-            self._walked[start] = found
-        return self._walked[start]
-
-
 # A config is written by hand; the bound keeps a wrong path (a device, a disk image) from filling the memory, and a file
 # that is wrong in every place from taking long.
 MAX_FILE_BYTES = 1 << 20
@@ -151,13 +95,54 @@ class Document:
     def __reduce__(self) -> tuple[Any, ...]:
         return document_of, (self.path, self.text, self.sha256)
 
-    @cached_property
-    def _positions(self) -> Positions:
-        return Positions(self.text)
+    def offset(self, location: Location, at_key: bool = False) -> int:
+        """Where a value begins, or with ``at_key`` its key; for a missing value, where the object or list begins.
 
-    def line_and_column(self, location: Location) -> tuple[int, int]:
-        """Where the value at a location begins, both from 1."""
-        return self._positions.line_and_column(self._positions.offset(location))
+        Of a key that is given more than once it is the last, which counts, unless the step is an `Occurrence`. Each
+        object and list on the way to a value is walked once; without a question nothing is walked.
+        """
+        at = key_at = self._skip(0)
+        for step in location:
+            given = self._entries(at).get(step)
+            if given is None:
+                return at
+            key_at, at = given[step.number if isinstance(step, Occurrence) else -1]
+        return key_at if at_key else at
+
+    def line_and_column(self, offset: int) -> tuple[int, int]:
+        """Both from 1; a column is a character, a tab too."""
+        line = bisect_left(self._line_ends, offset)
+        return line + 1, offset - (self._line_ends[line - 1] if line else -1)
+
+    @cached_property
+    def _line_ends(self) -> list[int]:
+        return [match.start() for match in re.finditer("\n", self.text)]
+
+    @cached_property
+    def _walked(self) -> dict[int, dict[str | int, list[tuple[int, int]]]]:
+        return {}
+
+    def _skip(self, at: int) -> int:
+        match = _SPACE.match(self.text, at)
+        assert match is not None
+        return match.end()
+
+    def _entries(self, start: int) -> dict[str | int, list[tuple[int, int]]]:
+        """Where each key and its value begin in an object, and each entry of a list, by its index; else none."""
+        if start not in self._walked:
+            found = self._walked[start] = {}
+            bracket, at = self.text[start], self._skip(start + 1)
+            while bracket in "{[" and self.text[at] not in "}]":
+                key: str | int = len(found)
+                key_at = at
+                if bracket == "{":
+                    key, end = _scan(self.text, at)
+                    at = self._skip(self._skip(end) + 1)
+                found.setdefault(key, []).append((key_at, at))
+                at = self._skip(_scan(self.text, at)[1])
+                if self.text[at] == ",":
+                    at = self._skip(at + 1)
+        return self._walked[start]
 
     def refuse(self, findings: Iterable[Finding]) -> None:
         """Raise ``ConfigError`` with the document's own findings and these, in the file's order, if any."""
@@ -174,7 +159,7 @@ class Document:
         if finding.location is None:
             assert finding.offset is not None
             return finding.offset
-        return self._positions.offset(finding.location, finding.at_key)
+        return self.offset(finding.location, finding.at_key)
 
     def _problem(self, offset: int, finding: Finding) -> Problem:
         path, got = "", finding.got
@@ -183,8 +168,7 @@ class Document:
             if got is None:
                 with contextlib.suppress(KeyError):  # no value there
                     got = render(value_at(self.value, finding.location))
-        place = self._positions.line_and_column(offset)
-        return Problem(path, finding.message, got, finding.allowed, *place)
+        return Problem(path, finding.message, got, finding.allowed, *self.line_and_column(offset))
 
 
 def read_document(path: Path) -> Document:
@@ -214,26 +198,18 @@ def read_document(path: Path) -> Document:
     return document_of(path, text, hashlib.sha256(content).hexdigest())
 
 
+_FAULTS: dict[str, tuple[str, str]] = {
+    "Extra data": ("has more text after the end of the JSON value", "one JSON value"),
+    "Open comment": ("comment is never closed", "a closing */"),
+}
+
+
 def document_of(path: Path, text: str, sha256: str = "") -> Document:
     """Parse a text, under the path that messages show. Raises ``ConfigError`` when it is not JSON."""
-    try:
-        stripped, value, findings = _parse(text)
-    except _NotJson as error:
-        Document(path, text, None, error.findings, "").refuse(())
-    return Document(path, stripped, value, tuple(findings), sha256)
-
-
-def parse_document(text: str) -> tuple[Any, list[Finding]]:
-    """The value of a text and the faults in it that leave it readable; raises a ``ValueError`` otherwise."""
-    _, value, findings = _parse(text)
-    return value, findings
-
-
-def _parse(text: str) -> tuple[str, Any, list[Finding]]:
-    """The text as it was parsed, its value, and the faults in it that leave it readable."""
-    stripped = strip_comments(text)
     findings: list[Finding] = []
+    stripped, value, is_json = text, None, False
     try:
+        stripped = strip_comments(text)
         try:
             value = _load(stripped)
         except json.JSONDecodeError:
@@ -242,15 +218,16 @@ def _parse(text: str) -> tuple[str, Any, list[Finding]]:
             findings = [_fault(stripped, at, "has a comma with nothing after it", allowed) for at in commas]
             stripped = _TRAILING_COMMA.sub(lambda match: " " if match[0] == "," else match[0], stripped)
             value = _load(stripped)
-        return stripped, _plain(value, (), findings), findings
+        value, is_json = _plain(value, (), findings), True
     except json.JSONDecodeError as error:
-        message = f"is not JSON: {error.msg[:1].lower()}{error.msg[1:].removesuffix(' at')}"
-        allowed = None
-        if error.msg == "Extra data":
-            message, allowed = "has more text after the end of the JSON value", "one JSON value"
-        raise _NotJson(*findings, _fault(stripped, error.pos, message, allowed)) from error
-    except RecursionError as error:
-        raise _NotJson(_fault(stripped, 0, "is nested too deeply", f"at most {_MAX_DEPTH} levels")) from error
+        other = f"is not JSON: {error.msg[:1].lower()}{error.msg[1:].removesuffix(' at')}", None
+        findings.append(_fault(stripped, error.pos, *_FAULTS.get(error.msg, other)))
+    except RecursionError:
+        findings = [_fault(stripped, 0, "is nested too deeply", f"at most {_MAX_DEPTH} levels")]
+    document = Document(path, stripped, value, tuple(findings), sha256)
+    if not is_json:
+        document.refuse(())
+    return document
 
 
 def _load(text: str) -> Any:
@@ -287,7 +264,7 @@ def strip_comments(text: str) -> str:
         if found[0] == '"':
             return found
         if found == "/*":
-            raise _NotJson(_fault(text, match.start(), "comment is never closed", "a closing */"))
+            raise json.JSONDecodeError("Open comment", text, match.start())
         return _NOT_LINE_END.sub(" ", found)
 
     return _COMMENT.sub(blank, text)
@@ -323,14 +300,6 @@ def value_at(value: Any, location: Location) -> Any:
             raise KeyError(step)
         value = value[step]
     return value
-
-
-class _NotJson(ValueError):
-    """The text is not JSON: why, in its order."""
-
-    def __init__(self, *findings: Finding) -> None:
-        super().__init__("; ".join(finding.message for finding in findings))
-        self.findings = findings
 
 
 def _fault(text: str, offset: int, message: str, allowed: str | None = None) -> Finding:

@@ -24,7 +24,6 @@ from containernet_env.config.reader import (
     Finding,
     document_of,
     json_text,
-    parse_document,
     read_document,
     render,
 )
@@ -621,10 +620,11 @@ def _values(text: str) -> Any:
 
 def _value(text: str) -> Any:
     try:
-        value, findings = parse_document(text)
-    except ValueError:
+        document = document_of(Path(), text)
+    except ConfigError:
         return text
-    return text if findings or isinstance(value, list | dict | str) or value is None else value
+    value = document.value
+    return text if document.findings or isinstance(value, list | dict | str) or value is None else value
 
 
 def _objects(value: Mapping[str, Any], at: Location, key: str) -> Iterator[tuple[Location, dict[str, Any]]]:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from containernet_env.config.reader import Positions, json_path, parse_document, read_document, render, strip_comments
+from containernet_env.config.reader import document_of, json_path, read_document, render
 
 KEYS = st.text(alphabet='ab"\\/*,:{}[] \näß', max_size=5) | st.text(max_size=5)
+
+
+def parsed(text):
+    """A text in which nothing is wrong."""
+    found = document_of(Path(), text)
+    assert not found.findings
+    return found
+
+
 DOCUMENTS = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**20), 10**20) | KEYS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
@@ -20,10 +30,10 @@ DOCUMENTS = st.recursive(
 
 def test_what_looks_like_a_comment_in_a_string_is_text(tmp_path):
     text = '["http://x", "/* y */", "\\"//"]'
-    assert parse_document(text) == (["http://x", "/* y */", '"//'], [])
+    assert parsed(text).value == ["http://x", "/* y */", '"//']
     path = tmp_path / "file.json"
     path.write_bytes(b"\xef\xbb\xbf" + text.encode())  # a byte order mark is ignored
-    assert read_document(path).value == parse_document(text)[0]
+    assert read_document(path).value == parsed(text).value
 
 
 @given(DOCUMENTS)
@@ -40,13 +50,11 @@ def test_values_are_shown_short_and_printable(value):
 
 def test_the_earlier_one_of_a_key_given_twice_has_its_own_place():
     text = '{"a": {"b": 1},\n "a": 5, "a": [1,\n 2]}'
-    positions = Positions(text)
-    value, findings = parse_document(text)
-    assert value == {"a": [1, 2]}
-    assert [positions.line_and_column(positions.offset(f.location, f.at_key)) for f in findings] == [(2, 2), (2, 10)]
-    assert positions.line_and_column(positions.offset(("a", 1))) == (3, 2)
-    assert positions.line_and_column(positions.offset(("a", 7, "c"))) == (2, 15)
-    assert positions.line_and_column(positions.offset(("x", "y"))) == (1, 1)
+    found = document_of(Path(), text)
+    assert found.value == {"a": [1, 2]}
+    assert [found.line_and_column(found.offset(f.location, f.at_key)) for f in found.findings] == [(2, 2), (2, 10)]
+    places = {("a", 1): (3, 2), ("a", 7, "c"): (2, 15), ("x", "y"): (1, 1)}
+    assert {at: found.line_and_column(found.offset(at)) for at in places} == places
 
 
 def gaps(seed):
@@ -82,8 +90,8 @@ def written(value, gap, location=(), places=None, at=0):
 def test_every_value_and_key_of_any_document_is_found(value, seed):
     places = {}
     text = written(value, gaps(seed), (), places)
-    assert parse_document(text) == (value, [])
-    positions = Positions(strip_comments(text))
+    positions = parsed(text)
+    assert positions.value == value
     for place, offset in places.items():
         at_key = bool(place) and place[-1] == "key" and isinstance(place[0], tuple)
         assert positions.offset(place[0] if at_key else place, at_key) == offset
