@@ -198,33 +198,8 @@ def advice(value: object, candidates: Iterable[object], accepts: Callable[[objec
             accepts(candidate)
         except ValueError:
             continue
-        if isinstance(candidate, str):
-            return f'{_why(value)}: write "{candidate}"'
-        assert isinstance(candidate, int | Decimal)
-        return f"{_why_no_number(value)}: write {format_number(Decimal(candidate))}"
+        return ": write " + (f'"{candidate}"' if isinstance(candidate, str) else format_number(Decimal(str(candidate))))
     return ""
-
-
-def _why(value: object) -> str:
-    """The mistake in the form of a value that should be a text, where it is an obvious one."""
-    number, unit = _split(value)
-    if number is None:
-        return ""
-    text = str(value)
-    if not unit:
-        return ", it needs a unit"
-    if re.search(r"[0-9][ \t]", text):
-        return ", no space between number and unit"
-    if text != text.strip():
-        return ", no space around it"
-    return ", a decimal point and no comma" if "," in text else ""
-
-
-def _why_no_number(value: object) -> str:
-    """As `_why`, if a number is required."""
-    if not isinstance(value, str):
-        return ""
-    return ", a number without a unit" if _split(value)[1] else ", a number without quotes"
 
 
 def _split(value: object) -> tuple[Decimal | None, str]:
