@@ -74,7 +74,7 @@ def render_plan(plan: Plan, console: Console) -> None:
 def render_scenarios(plan: Plan, console: Console) -> None:
     """Print the measurements, if there are any."""
     if plan.scenario_set is not None:
-        render_section(console, f"Scenarios ({_shown(plan.scenario_set.path)})", _scenarios_table(plan))
+        render_section(console, f"Scenarios ({_shown(plan.scenario_set.document.path)})", _scenarios_table(plan))
 
 
 def render_summary(plan: Plan, console: Console) -> None:
@@ -84,7 +84,7 @@ def render_summary(plan: Plan, console: Console) -> None:
         console.print()
         _say(
             console,
-            f"{count} scenario{'s' if count > 1 else ''} from {_shown(plan.scenario_set.path)}"
+            f"{count} scenario{'s' if count > 1 else ''} from {_shown(plan.scenario_set.document.path)}"
             f"{f' on {clusters} clusters, one after the other' if clusters > 1 else ''}, "
             f"about {_about(plan.estimated_s)} with bring-up and tear-down",
         )

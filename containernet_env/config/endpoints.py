@@ -7,7 +7,7 @@ from dataclasses import fields
 from ipaddress import IPv6Address
 from pathlib import Path
 
-from containernet_env.config.fields import validate_object
+from containernet_env.config.fields import Validated, validate
 from containernet_env.config.reader import Document
 from containernet_env.config.stores import RawService
 from containernet_env.model import kinds
@@ -119,7 +119,7 @@ class RawEndpoints(Section, External):
 
 def config_of_endpoints(document: Document) -> Config:
     """The config in such a document. Raises ``ConfigError`` with every problem of it; opens no other file."""
-    validated = validate_object(RawEndpoints, document)
+    validated: Validated[RawEndpoints] = validate(RawEndpoints, document)
     document.refuse(validated.findings)
     raw = validated.value
     own = {item.name: getattr(raw, item.name) for item in fields(External)}

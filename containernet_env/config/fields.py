@@ -55,11 +55,6 @@ def validate(form: Form, document: Document) -> Validated[Any]:
     return Validated(None if value is _BAD else value, reader.findings)
 
 
-def validate_object(kind: type[T], document: Document) -> Validated[T]:
-    """Check a document that is an object of that class."""
-    return cast(Validated[T], validate(kind, document))
-
-
 _BAD = object()
 
 

@@ -283,11 +283,11 @@ def dilation_of(config: Config, options: PlanOptions) -> int:
 
 def plan_values(plan: Plan) -> dict[str, Any]:
     """The plan as JSON values, named as its fields: for the run's record and the snapshot of the tests."""
+    file = plan.scenario_set and plan.scenario_set.document
     values = {
         "run_id": plan.run_id,
         "config": {"path": str(plan.config.path), "sha256": plan.config.sha256},
-        "scenario_file": plan.scenario_set
-        and {"path": str(plan.scenario_set.path), "sha256": plan.scenario_set.sha256},
+        "scenario_file": file and {"path": str(file.path), "sha256": file.sha256},
         "subnet": str(plan.config.subnet),
         "seed": plan.options.seed,
         **({"dilation": plan.dilation} if plan.dilation > 1 else {}),

@@ -244,7 +244,7 @@ def _check_scenarios(
                 for item in scenario.search.objectives
                 if item.limit_ns <= least_ns
             ]
-    scenario_set.refuse(findings)
+    scenario_set.document.refuse(findings)
 
 
 def _lacking(config: Config, scenario_set: ScenarioSet, store: Store) -> list[Finding]:
@@ -361,7 +361,7 @@ def _check_external(config: Config, scenario_set: ScenarioSet | None, options: P
         return
     message = f"cannot be done to the external cluster of {config.path}"
     events = [Finding(place, message, allowed="no events") for place, _ in scenario_set.events]
-    scenario_set.refuse([*events, *_too_many_keys(config, scenario_set)])
+    scenario_set.document.refuse([*events, *_too_many_keys(config, scenario_set)])
 
 
 def keys_of(plan: Plan) -> tuple[Keys, ...]:
@@ -607,7 +607,7 @@ def _check_senders(config: Config, scenario_set: ScenarioSet) -> None:
             at = (*block.at, "verify") if "verify" in block.given else block.at
             message = message if "verify" in block.given else f"its verify {message}"
             findings.append(Finding(at, message, allowed='"verify": false, or a topology of one client'))
-    scenario_set.refuse(findings)
+    scenario_set.document.refuse(findings)
 
 
 def _estimator(topology: Topology, config: Config, options: PlanOptions, factor: int) -> Estimator:

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, get_args
 
 from containernet_env.base import assets
 from containernet_env.base.units import format_duration, format_number
-from containernet_env.config.fields import validate_object, written, written_value
-from containernet_env.config.reader import Document, Finding, document_of, json_path, read_document, value_at
+from containernet_env.config.fields import validate, written, written_value
+from containernet_env.config.reader import Document, Finding, json_path, read_document, value_at
 from containernet_env.model import kinds
 from containernet_env.model import load_contract as contract
 from containernet_env.model.disruption import (
@@ -700,17 +700,15 @@ QUICK_SCENARIOS = _SHIPPED / "quick.json"
 
 @dataclass(frozen=True, slots=True)
 class ScenarioSet:
-    """The scenarios of one file in their order, names unique; ``sha256`` is of the file's bytes.
+    """The scenarios of one file, the ``document``, in their order, names unique.
 
-    ``document`` has the text of the file, and ``block_of`` the block of each scenario by the scenario's name: whether
-    its members, features and objectives are possible depends on the topology.
+    ``block_of`` has the block of each scenario by the scenario's name: whether its members, features and objectives
+    are possible depends on the topology.
     """
 
-    path: Path
-    sha256: str
+    document: Document = field(compare=False, repr=False)
     dataset: Dataset
     scenarios: tuple[Scenario, ...]
-    document: Document = field(default=document_of(Path(), "{}"), compare=False, repr=False)
     block_of: Mapping[str, RawBlock] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -733,10 +731,6 @@ class ScenarioSet:
         """The place of an entry of a list, or of the one that is short for a list."""
         return (*location, index) if isinstance(value_at(self.document.value, location), list) else location
 
-    def refuse(self, findings: Iterable[Finding]) -> None:
-        """Raise ``ConfigError`` with these findings, if any."""
-        replace(self.document, path=self.path).refuse(findings)
-
 
 def load_scenarios(path: Path | str) -> ScenarioSet:
     """The scenarios of a file, blocks and lists in its order; ``ConfigError`` with every problem of it.
@@ -748,7 +742,7 @@ def load_scenarios(path: Path | str) -> ScenarioSet:
 
 def scenarios_of(document: Document) -> ScenarioSet:
     """The scenarios in a document; see `load_scenarios`."""
-    validated = validate_object(RawScenarios, document)
+    validated = validate(RawScenarios, document)
     findings = [*validated.findings]
     dataset = getattr(validated.value, "dataset", None) if validated.is_good(("dataset",)) else None
     listed = getattr(validated.value, "scenarios", ())
@@ -772,7 +766,7 @@ def scenarios_of(document: Document) -> ScenarioSet:
                 findings.append(Finding(block.at, message, scenario.name, allowed))
     document.refuse(findings)
     assert dataset is not None  # refused otherwise
-    return ScenarioSet(document.path, document.sha256, dataset, tuple(scenarios.values()), document, block_of)
+    return ScenarioSet(document, dataset, tuple(scenarios.values()), block_of)
 
 
 def _expand(block: RawBlock, dataset: Dataset) -> Iterator[Scenario]:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from containernet_env.base.errors import ConfigError
 from containernet_env.base.units import format_duration, format_number, format_size, parse_duration, parse_size
 from containernet_env.config.endpoints import KEY as ENDPOINTS
-from containernet_env.config.fields import quantity_of, schema_of_key, validate_object
+from containernet_env.config.fields import Validated, quantity_of, schema_of_key, validate
 from containernet_env.config.links import FROM_SWITCH, TO_SWITCH, RawDirection
 from containernet_env.config.reader import (
     Document,
@@ -541,7 +541,7 @@ def load_sweep(path: Path | str, settings: Sequence[str] = (), quick: bool = Fal
     raw = _checked(document)
     own = document.value.get("quick", {}) if is_quick else {}
     if own:
-        raw = validate_object(RawSweep, replace(document, value=quick_form(document.value))).value
+        raw = validate(RawSweep, replace(document, value=quick_form(document.value))).value
     at: Location = ("quick",) if "axes" in own else ()
     exclude_at = ("quick", "exclude") if "exclude" in own else ("exclude",)
     dimensions = _Axes(own if at else document.value, at).dimensions
@@ -549,7 +549,7 @@ def load_sweep(path: Path | str, settings: Sequence[str] = (), quick: bool = Fal
 
 
 def _checked(document: Document) -> RawSweep:
-    validated = validate_object(RawSweep, document)
+    validated: Validated[RawSweep] = validate(RawSweep, document)
     _refuse(document, [*validated.findings, *_axes_findings(document.value)])
     return validated.value
 

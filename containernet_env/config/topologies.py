@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from containernet_env.base.errors import ConfigError
 from containernet_env.config.endpoints import KEY as ENDPOINTS
 from containernet_env.config.endpoints import config_of_endpoints
-from containernet_env.config.fields import Validated, validate, validate_object
+from containernet_env.config.fields import Validated, validate
 from containernet_env.config.links import BANDWIDTH, LINK_DELAY, RawHost
 from containernet_env.config.reader import Document, Finding, json_path, read_document
 from containernet_env.config.sites import (
@@ -241,20 +241,11 @@ class RawConfig(Section):
             return DEFAULT_SUBNET if self.members else None
         return IPv4Network((first[0], DEFAULT_PREFIX), strict=False)
 
-    def free_addresses(self, network: IPv4Network) -> Iterator[IPv4Address]:
-        """The addresses of hosts in the network that none has, the lowest first."""
+    def free_addresses(self, network: IPv4Network, step: int = 1) -> Iterator[IPv4Address]:
+        """The addresses of hosts in the network that none has, the lowest first, or with a ``step`` of -1 the last."""
         taken = {ip for _, ip in self.addresses}
-        return (ip for ip in network.hosts() if ip not in taken)
-
-    def highest_free(self, network: IPv4Network) -> Iterator[IPv4Address]:
-        """The same, the highest first."""
-        taken, last = {ip for _, ip in self.addresses}, int(network.broadcast_address) - 1
-        return (ip for number in count(last, -1) if (ip := IPv4Address(number)) not in taken)
-
-    @property
-    def without_address(self) -> list[RawNode]:
-        """The members whose address is to be a free one."""
-        return [node for node in self.members if getattr(node, "ip", node) is None]
+        numbers = range(int(network.network_address) + 1, int(network.broadcast_address))[::step]
+        return (ip for ip in map(IPv4Address, numbers) if ip not in taken)
 
     _has_one_client_or_several = not_beside("clients", "client", "either client, of one, or clients")
 
@@ -312,7 +303,7 @@ def config_of(document: Document) -> Config:
         listed = validate(LIST_FORM, document)
         raw, findings = OBJECT_FORM(nodes=listed.value or ()), listed.findings
     elif isinstance(value, dict):
-        validated = validate_object(OBJECT_FORM, document)
+        validated = validate(OBJECT_FORM, document)
         raw, findings = validated.value, [*validated.findings, *_timing_findings(validated)]
         findings += _lack_findings(raw.kind, value.get(raw.kind.section))
     else:
@@ -327,7 +318,7 @@ def config_of(document: Document) -> Config:
         findings += _network_findings(raw, network)
     document.refuse(findings)
     assert network is not None  # refused otherwise
-    lowest, highest = raw.free_addresses(network), raw.highest_free(network)
+    lowest, highest = raw.free_addresses(network), raw.free_addresses(network, -1)
     names = [name for _, name in raw.names]
     config = Config(
         path=path,
@@ -470,7 +461,8 @@ def _network_findings(raw: RawConfig, network: IPv4Network) -> Iterator[Finding]
         elif ip in ends:
             allowed = f"{network.network_address + 1} to {network.broadcast_address - 1}"
             yield Finding(location, f"is the {ends[ip]} address of {network}", f'"{ip}"', allowed)
-    wanted = len(raw.without_address) + sum("ip" not in client.given for client in raw.loading)
+    wanted = sum(getattr(node, "ip", node) is None for node in raw.members)
+    wanted += sum("ip" not in client.given for client in raw.loading)
     if len([*islice(raw.free_addresses(network), wanted)]) < wanted:
         whom = "the client" if wanted == 1 else f"{wanted} hosts"
         yield Finding(("subnet",), f"has no address left for {whom}", f'"{network}"', kinds.SUBNET.form)

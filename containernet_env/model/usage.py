@@ -150,16 +150,12 @@ def difference(before: Consumption, after: Consumption, largest: Consumption) ->
 
 def resumed(before: Consumption, since: Consumption) -> Consumption:
     """The counters of a restarted consumer: its usage before and since; levels are the current ones."""
-    both = {name: (getattr(before, name), getattr(since, name)) for name in NAMES if name not in GAUGES}
-    sums = {name: None if None in pair else sum(pair) for name, pair in both.items()}
-    return Consumption(**sums, **{name: getattr(since, name) for name in GAUGES})
+    return replace(added_up((before, since)), **{name: getattr(since, name) for name in GAUGES})
 
 
 def larger(one: Consumption | None, other: Consumption) -> Consumption:
     """The larger of each gauge."""
-    if one is None:
-        return Consumption(**{name: getattr(other, name) for name in GAUGES})
-    both = {name: (getattr(one, name), getattr(other, name)) for name in GAUGES}
+    both = {name: (getattr(one, name, None), getattr(other, name)) for name in GAUGES}
     return Consumption(**{name: max((v for v in pair if v is not None), default=None) for name, pair in both.items()})
 
 

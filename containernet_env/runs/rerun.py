@@ -229,7 +229,8 @@ def _plan(run: Path, was: Manifest) -> Plan:
     files = PlanFiles.model_validate(was.plan)
     config = replace(config, path=Path(files.config.path), sha256=files.config.sha256)
     if (file := files.scenario_file) is not None:
-        scenario_set = replace(scenario_set, path=Path(file.path), sha256=file.sha256)
+        document = replace(scenario_set.document, path=Path(file.path), sha256=file.sha256)
+        scenario_set = replace(scenario_set, document=document)
     listed, flags = len(files.scenarios), was.flags
     if listed != flags.repeat * len(scenario_set.scenarios):
         raise UsageError(

@@ -20,6 +20,7 @@ from containernet_env.base import assets
 from containernet_env.cli.render import machine_lines, render_machine
 from containernet_env.config.plan import Plan, PlanOptions, config_hash
 from containernet_env.config.planning import build_plan
+from containernet_env.config.reader import document_of
 from containernet_env.config.scenarios import ScenarioSet
 from containernet_env.config.topologies import load_config
 from containernet_env.model.disruption import Disruptions
@@ -74,7 +75,7 @@ def plan_of(
     config = {"nodes": written, "etcd": {"data": options.pop("data", "disk")}} | ({"client": client} if client else {})
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
-    scenario_set = ScenarioSet(Path("s.json"), "", Dataset(), scenarios or (WRITE,))
+    scenario_set = ScenarioSet(document_of(Path("s.json"), "{}"), Dataset(), scenarios or (WRITE,))
     return build_plan(load_config(path), scenario_set, PlanOptions(**{"machine_cores": 2} | options))
 
 

@@ -101,8 +101,7 @@ def scenarios_again(folder: Path, found: ScenarioSet) -> ScenarioSet:
     path = folder / "again.json"
     path.write_text(scenarios_text(found.dataset, found.scenarios))
     SCHEMAS["scenarios"].validate(json.loads(path.read_text()))
-    again = load_scenarios(path)
-    return replace(again, path=found.path, sha256=found.sha256)
+    return load_scenarios(path)
 
 
 def comes_back(folder, value):

@@ -142,7 +142,7 @@ class _Expander:
         return replace(config, path=self._base.path, sha256=self._base.sha256, scenarios=self._base.scenarios)
 
     def _one(self, text: str) -> tuple[Dataset, Scenario]:
-        made = scenarios_of(document_of(self._set.path, text))
+        made = scenarios_of(document_of(self._set.document.path, text))
         (scenario,) = made.scenarios
         # A read range is no difference between loads that only write.
         return (made.dataset if scenario.uses_dataset else self._set.dataset), scenario
@@ -401,7 +401,8 @@ def _bed(
 ) -> Bed:
     """The testbed of combinations that differ only in their scenarios; cells that another one has are left to it."""
     text = scenarios_text(dataset, [item.scenario for item in items])
-    own = replace(scenarios_of(document_of(scenario_set.path, text)), sha256=scenario_set.sha256)
+    file = scenario_set.document
+    own = scenarios_of(document_of(file.path, text, file.sha256))
     plan = prepare(items[0].config, own, **choices)
     configured = config_hash(plan)
     cells = [
