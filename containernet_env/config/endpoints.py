@@ -66,7 +66,6 @@ class RawEndpoints(Section, External):
 
     @property
     def kind(self) -> str:
-        """The kind of the store."""
         return self.store.kind if isinstance(self.store, RawService) else self.store
 
     @property

@@ -264,7 +264,6 @@ def schema_of_key(kind: type, key: str) -> dict[str, Any]:
 
 
 def quantity_of(kind: type, key: str) -> Quantity | None:
-    """The quantity of the value of a key."""
     form = _single(keys_of(kind)[key].form)
     if isinstance(form, Chosen):
         form = form.forms[0]
@@ -297,7 +296,6 @@ def written(kind: type, value: Any, always: Iterable[str] = ()) -> dict[str, Any
 
 
 def written_value(form: Form, value: Any) -> Any:
-    """A value in the form of a file."""
     if isinstance(form, type):
         return None if value is None else written(form, value)
     if isinstance(form, Listed):

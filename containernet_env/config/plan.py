@@ -251,12 +251,10 @@ class Plan:
 
     @property
     def waits(self) -> Waits:
-        """How long its driver waits."""
         return Waits.of(self.timing.settle_s, self.topology.longest_rtt_ns())
 
     @property
     def estimated_s(self) -> float:
-        """How long it takes, roughly."""
         return self.around_s * len(self.cluster_ends) + sum(planned.estimated_s for planned in self.scenarios)
 
     @property
@@ -277,7 +275,6 @@ class Plan:
 
 
 def dilation_of(config: Config, options: PlanOptions) -> int:
-    """See ``Plan.dilation``."""
     return config.dilation if options.dilation is None else max(options.dilation, 1)
 
 

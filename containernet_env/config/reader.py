@@ -36,7 +36,6 @@ class Occurrence(str):
     number: int
 
     def __new__(cls, key: str, number: int) -> Occurrence:
-        """The key, with its number."""
         made = super().__new__(cls, key)
         made.number = number
         return made
@@ -303,7 +302,6 @@ def value_at(value: Any, location: Location) -> Any:
 
 
 def _fault(text: str, offset: int, message: str, allowed: str | None = None) -> Finding:
-    """The problem of the text from ``offset`` on."""
     rest = text[offset : offset + _GOT_CHARACTERS + 1].split("\n", 1)[0].strip()
     end = "the end of the line" if offset < len(text) else "the end of the file"
     got = render(_Verbatim(rest)) if rest else end

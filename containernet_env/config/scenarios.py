@@ -232,18 +232,15 @@ class RawEvent(Section):
 
     @property
     def verb(self) -> Verb:
-        """The action."""
         action = self._actions[0]
         return _VERBS[f"link_{self.link}" if action == "link" else action]
 
     @property
     def target_key(self) -> str:
-        """The key that has its target."""
         return "of" if self._actions[0] in _OF_LINKS else self._actions[0]
 
     @property
     def disruption(self) -> Disruption:
-        """It as a value."""
         value = getattr(self, self.verb, None) if self.target_key == "of" else None
         return Disruption(
             verb=self.verb,
@@ -401,7 +398,6 @@ class RawBlock(Section):
 
     @property
     def size(self) -> int:
-        """How many scenarios it makes."""
         loads = sum(max(1, len(load.rate)) * len(load.clients) for load in self.load)
         return loads * prod(map(len, self.axes))
 
@@ -512,7 +508,6 @@ class RawReading(RawBlock):
 
     @property
     def spans(self) -> list[Span]:
-        """See ``RawBlock``."""
         return [Span(keys=number) for number in self.span_keys or (None,)]
 
     @rule
@@ -566,7 +561,6 @@ class RawRead(RawReading):
 
     @property
     def spans(self) -> list[Span]:
-        """See ``RawBlock``."""
         answer: Answer = "keys" if self.keys_only else "count" if self.count_only else "values"
         start, end = (self.span.start, self.span.end) if self.span is not None else (None, None)
         return [Span(self.prefix, start, end, one, self.limit, answer) for one in self.span_keys or (None,)]
@@ -713,7 +707,6 @@ class ScenarioSet:
 
     @property
     def blocks(self) -> list[RawBlock]:
-        """The blocks, each once."""
         return [*{block.at: block for block in self.block_of.values()}.values()]
 
     @property
@@ -723,7 +716,6 @@ class ScenarioSet:
             yield (*event.at, event.target_key), event.disruption
 
     def search_of(self, scenario: Scenario) -> Location:
-        """The place of a scenario's search."""
         loads = self.block_of[scenario.name].load
         return next((*load.at, "search") for load in loads if load.search == scenario.search)
 
@@ -741,7 +733,6 @@ def load_scenarios(path: Path | str) -> ScenarioSet:
 
 
 def scenarios_of(document: Document) -> ScenarioSet:
-    """The scenarios in a document; see `load_scenarios`."""
     validated = validate(RawScenarios, document)
     findings = [*validated.findings]
     dataset = getattr(validated.value, "dataset", None) if validated.is_good(("dataset",)) else None

@@ -92,7 +92,6 @@ class RawRequests(Section):
 
     @property
     def service(self) -> HttpService:
-        """The service as a value."""
         own = {item.name: getattr(self, item.name) for item in fields(HttpService) if hasattr(self, item.name)}
         codes = {item.name: getattr(self.success, item.name) for item in fields(RawSuccess) if "codes" in item.name}
         return HttpService(**{"delete": None, **own, **codes})

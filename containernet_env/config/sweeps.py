@@ -129,7 +129,6 @@ AXES: Mapping[str, Axis] = {
 
 
 def axis_of(name: str) -> Axis | None:
-    """The axis of that name; ``None`` if there is none."""
     if name in AXES:
         return AXES[name]
     match = _HOST_AXIS.fullmatch(name)
@@ -302,7 +301,6 @@ def _get(document: Mapping[str, Any], place: Location) -> Any:
 
 
 def _put(document: dict[str, Any], place: Location, value: Any) -> None:
-    """Set the value at a place; ``None`` removes it."""
     held = _get(document, place[:-1])
     if value is None:
         held.pop(place[-1], None)

@@ -186,7 +186,6 @@ class RawConfig(Section):
 
     @property
     def settings(self) -> EtcdSettings:
-        """Those of the store that is measured."""
         settings: EtcdSettings = getattr(self, self.kind.section)
         return settings
 
@@ -204,7 +203,6 @@ class RawConfig(Section):
 
     @property
     def loading(self) -> tuple[RawClient, ...]:
-        """The hosts that make the load."""
         return getattr(self, "clients", ()) or (self.client,)
 
     @property
@@ -420,7 +418,6 @@ def _leader_findings(raw: RawConfig) -> Iterator[Finding]:
 
 
 def _lack_findings(store: type[Store], settings: Any) -> Iterator[Finding]:
-    """Which settings the store does not have."""
     for key, given in settings.items() if isinstance(settings, dict) else ():
         if (reason := store.lacks.get(key)) is not None and given is not False:
             message = f"cannot be had: {store.title} {reason}"

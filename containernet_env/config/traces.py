@@ -299,7 +299,6 @@ def _read(of: str, raw: Path | RawTrace | None) -> Trace | None:
 
 
 def traces_of(config: Config) -> list[Trace]:
-    """All traces of a config."""
     specs = [node.link for node in config.hosts] + [link.spec for link in config.switch_links]
     return [trace for spec in specs for side in spec.sides for trace in side.traces.values()]
 

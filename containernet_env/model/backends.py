@@ -79,7 +79,6 @@ def netem_refusal(direction: DirectionSpec) -> str | None:
 
 
 def needs_loss(loss: Loss | None) -> bool:
-    """Whether any loss is configured."""
     return loss is not None and loss != IndependentLoss(0.0)
 
 

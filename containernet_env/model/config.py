@@ -31,7 +31,6 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """``host:port``."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
@@ -100,7 +99,6 @@ class External(Record):
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """As the file has them."""
         return tuple(self.url(endpoint) for endpoint in self.endpoints)
 
     def url(self, endpoint: Endpoint) -> str:
@@ -110,7 +108,6 @@ class External(Record):
         return f"{'https' if self.tls else 'http'}://{endpoint.address}"
 
     def prefix_of(self, run_id: str) -> str:
-        """The prefix of all keys of that run."""
         return f"{self.prefix}{run_id}/"
 
     @staticmethod

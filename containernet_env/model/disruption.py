@@ -140,7 +140,6 @@ class Disruption:
 
     @property
     def text(self) -> str:
-        """The whole event, for people."""
         return " ".join((self.what, *self._times(" ")))
 
     @property
@@ -177,7 +176,6 @@ class Targets:
 
     @classmethod
     def of(cls, config: Config) -> Targets:
-        """Those of a config."""
         places = {
             place: tuple(node.name for node in config.nodes if place in (node.site, node.switch))
             for place in config.sites or config.switches
@@ -262,7 +260,6 @@ class Timeline:
 
     @property
     def next_ns(self) -> int | None:
-        """When the next event is due; ``None`` if none is."""
         return self._heap[0][0] if self._heap else None
 
     @property
@@ -350,7 +347,6 @@ class Disruptions:
 
     @property
     def killed(self) -> frozenset[str]:
-        """The members that were killed."""
         return self._struck("kill")
 
     def _struck(self, *verbs: Verb) -> frozenset[str]:
@@ -392,7 +388,6 @@ class Outage:
 
     @property
     def one_way(self) -> bool:
-        """Whether it is of one direction of a link."""
         return ">" in self.member
 
     def between(self, leader: str) -> tuple[str, ...]:
@@ -503,5 +498,4 @@ def _end_ns(item: ExecutedEvent, member: str, at_ns: int, later: ExecutedEvent) 
 
 
 def _is_own(item: ExecutedEvent, later: ExecutedEvent) -> bool:
-    """Whether ``later`` is the end of ``item`` itself."""
     return (later.number, later.occurrence) == (item.number, item.occurrence)

@@ -508,7 +508,6 @@ class Verdict:
 
 
 def verdict(findings: Iterable[Finding]) -> Verdict:
-    """The verdict on figures with these findings."""
     by_effect: dict[Effect, dict[Kind, None]] = {"invalid": {}, "unknown": {}, "info": {}}
     for finding in findings:
         by_effect[finding.effect][finding.kind] = None

@@ -108,7 +108,6 @@ def networks(value: object) -> Iterator[str]:
 
 
 def names(value: object) -> Iterator[str]:
-    """The name in small letters, with hyphens."""
     if isinstance(value, str):
         yield value.strip().lower().replace("_", "-").replace(" ", "-")
 
@@ -151,7 +150,6 @@ def sizes(number: Decimal, unit: str) -> Iterator[str]:
 
 @measured
 def rates(number: Decimal, unit: str) -> Iterator[Decimal]:
-    """Suggestions of numbers of Mbit/s for a text."""
     if not unit:
         yield number
     elif unit.endswith(("B/s", "Bps", "Byte/s", "bytes/s")):
@@ -162,7 +160,6 @@ def rates(number: Decimal, unit: str) -> Iterator[Decimal]:
 
 @measured
 def cpus(number: Decimal, unit: str) -> Iterator[Decimal]:
-    """Suggestions of numbers of cpus for a text."""
     if unit.lower() in ("", "cpu", "cpus", "core", "cores"):
         yield number
     elif unit in ("%", "m"):  # thousandths are Kubernetes'
@@ -179,7 +176,6 @@ def numbers(number: Decimal, unit: str) -> Iterator[Decimal | int]:
 
 
 def has_unit(value: object) -> bool:
-    """Whether a value is a number with a unit."""
     return bool(_split(value)[1])
 
 

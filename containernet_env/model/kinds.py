@@ -85,7 +85,6 @@ class Refused(ValueError):
 
 
 def refuse(message: str, allowed: str | None, key: str | Location = ()) -> NoReturn:
-    """Raise `Refused`."""
     raise Refused(message, allowed, key)
 
 
@@ -350,13 +349,11 @@ def _parse_integer(value: object) -> int:
 
 
 def integer(low: int, high: int) -> Kind:
-    """A whole number from ``low`` to ``high``."""
     form, schema = f"a whole number from {low} to {high}", {"type": "integer", "minimum": low, "maximum": high}
     return bounded(_parse_integer, low, high, form, "a whole number", schema, hints.numbers, "count")
 
 
 def decimal(low: Decimal, high: Decimal) -> Kind:
-    """A number from ``low`` to ``high``."""
     form = f"a number from {format_number(low)} to {format_number(high)}"
     schema = {"type": "number", "minimum": float(low), "maximum": float(high)}
     return bounded(parse_number, low, high, form, "a number", schema, hints.numbers, "number")
@@ -371,7 +368,6 @@ def duration(low_ns: int, high_ns: int, such: str = "10s", unit: str = "s", what
 
 
 def milliseconds(low_ms: int, high_ms: int, such: str) -> Kind:
-    """A time in whole milliseconds."""
 
     def parse(value: object) -> int:
         time_ms, rest_ns = divmod(parse_duration(value), 10**6)
@@ -386,7 +382,6 @@ def milliseconds(low_ms: int, high_ms: int, such: str) -> Kind:
 
 
 def size(low: int, high: int, such: str, what: str, unlimited: bool = False) -> Kind:
-    """An amount of bytes such as ``"512m"``."""
     form = f'a number with b, k, m or g such as "{such}", from {describe_size(low)} to {describe_size(high)}'
     pattern = f"{NUMBER_PATTERN}[bkmgBKMG]"
     schema = text_schema(f"({pattern}|{UNLIMITED})" if unlimited else pattern)
@@ -434,7 +429,6 @@ def checked(
 
 
 def choice(*choices: str) -> Kind:
-    """A text that is one of a few."""
     form = " or ".join(f'"{text}"' for text in choices)
     near = partial(hints.choices, known=choices)
     return checked(lambda value: value in choices, "is not one of the choices", form, {"enum": list(choices)}, near)

@@ -192,7 +192,6 @@ class IndependentLoss(_Checked):
 
     @property
     def correlation(self) -> float:
-        """Correlation of the losses of two consecutive frames."""
         return 0.0
 
 
@@ -317,7 +316,6 @@ AQM = Chosen((_BY_NAME, CoDel, FqCoDel), _form_of_discipline)
 
 
 def draw_seed() -> int:
-    """A random seed."""
     return secrets.randbelow(SEED_MAX + 1)
 
 
@@ -499,11 +497,9 @@ class LinkSpec:
 
     @property
     def sides(self) -> tuple[DirectionSpec, DirectionSpec]:
-        """Both directions."""
         return self.a_to_b, self.b_to_a
 
     def reversed(self) -> LinkSpec:
-        """The same link seen from its other end."""
         return LinkSpec(a_to_b=self.b_to_a, b_to_a=self.a_to_b)
 
 

@@ -71,7 +71,6 @@ _PERCENTILE = re.compile(r"p?([\d.]+)%?")
 
 
 def plain(name: str) -> str:
-    """A name without insignificant differences."""
     return re.sub(r"[^a-z0-9.%/]", "", name.lower()).removesuffix("%")
 
 

@@ -101,7 +101,6 @@ class ScenarioOutcome:
 
     @property
     def state(self) -> State:
-        """What it counts as in summaries."""
         return state_of(self.error is not None, self.verdict and self.verdict.valid)
 
     @property

@@ -33,7 +33,6 @@ class Check:
 
     @property
     def line(self) -> str:
-        """One line for people."""
         text = f"{self.kind} of {self.subject} ({self.configured})"
         if self.verdict == "wrong":
             text = f"{self.kind} of {self.subject}: {self.configured} configured, {self.measured} measured, "
@@ -41,7 +40,6 @@ class Check:
         return ": ".join(filter(None, (text, self.why)))
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
         return {"asked" if key == "configured" else key: value for key, value in asdict(self).items()}
 
 

@@ -31,7 +31,6 @@ class Keys:
     prefix: str = ""
 
     def name(self, number: int) -> str:
-        """The key of a number."""
         digits = []
         while number:
             number, digit = divmod(number, len(ALPHABET))
@@ -196,7 +195,6 @@ class Dataset(Record):
 
     @property
     def all_keys(self) -> Keys:
-        """The names of all its keys."""
         return Keys(self.key_size, self.keys, self.key_prefix)
 
     @property
@@ -501,7 +499,6 @@ class Scenario(Load):
 
     @property
     def reads(self) -> bool:
-        """Whether some of its requests only read."""
         return self.consistency is not None
 
     @property
@@ -524,7 +521,6 @@ class Scenario(Load):
 
     @property
     def uses_dataset(self) -> bool:
-        """Whether it needs the data set."""
         return self.type != "write"
 
     @property
@@ -549,7 +545,6 @@ class ScheduledScenario:
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """Identifies it in its run."""
         return self.scenario.name, self.repetition, self.attempt
 
     @property

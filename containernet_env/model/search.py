@@ -220,7 +220,6 @@ class Probe:
     objectives_s: tuple[float | None, ...]
 
     def values(self) -> dict[str, Any]:
-        """As JSON values."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         rate = float(values.pop("rate"))
         return {**values, "rate_per_s": rate, "objectives_s": [*self.objectives_s]}
@@ -246,7 +245,6 @@ class SearchResult:
         return self.low_per_s if self.end == "found" else None
 
     def values(self) -> dict[str, Any]:
-        """As JSON values."""
         rates = {"rate_per_s": self.rate_per_s, "low_per_s": self.low_per_s, "high_per_s": self.high_per_s}
         return {
             "objective": self.search.text,

@@ -151,16 +151,13 @@ class Topology:
 
     @property
     def members(self) -> tuple[Host, ...]:
-        """The hosts that run the store, in order."""
         return tuple(host for host in self.hosts if host.role == "member")
 
     @property
     def clients(self) -> tuple[Host, ...]:
-        """The hosts that make the load, in order."""
         return tuple(host for host in self.hosts if host.role == "benchmark")
 
     def host(self, name: str) -> Host:
-        """The host of that name; ``KeyError`` when there is none."""
         return self._hosts_by_name[name]
 
     def path(self, a: str, b: str) -> tuple[DirectionSpec, ...]:
@@ -190,7 +187,6 @@ class Topology:
         return sum(self._one_way_ns(a, b))
 
     def rtt(self, a: str, b: str) -> RttExpectation:
-        """Both figures for one pair."""
         (there_ns, sent_ns), (back_ns, answered_ns) = self._one_way_ns(a, b), self._one_way_ns(b, a)
         return RttExpectation(a, b, there_ns + back_ns, there_ns + back_ns + sent_ns + answered_ns)
 
@@ -255,7 +251,6 @@ class Topology:
 
     @property
     def between(self) -> tuple[Link, ...]:
-        """The links between switches."""
         return tuple(link for link in self.links if link.a not in self._hosts_by_name)
 
     @cached_property
@@ -321,7 +316,6 @@ class Topology:
         return nodes
 
     def _name(self, one: str, two: str) -> str:
-        """Of the link between two nodes."""
         return self._names[frozenset((one, two))]
 
     def _most_ns(self, at: str, to: str) -> int:
@@ -476,12 +470,10 @@ class UnloadedNetwork:
 
 
 def has_jitter(topology: Topology) -> bool:
-    """Whether any direction of any link has jitter."""
     return any(side.jitter is not None for link in topology.links for side in link.spec.sides)
 
 
 def has_traces(topology: Topology) -> bool:
-    """Whether any direction of any link follows a trace."""
     return any(side.trace is not None for link in topology.links for side in link.spec.sides)
 
 

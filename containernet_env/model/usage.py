@@ -104,22 +104,18 @@ class Usage:
 
     @property
     def links_cores(self) -> float | None:
-        """The usage of the link emulator; ``None`` if the kernel carries the links."""
         return self.cores(self.used.links.cpu_ns) if self.used.links is not None else None
 
     @property
     def client_cores(self) -> float | None:
-        """The usage of the client's host."""
         return self.cores(self.used.client.cpu_ns) if self.used.client is not None else None
 
     @property
     def steal_cores(self) -> float | None:
-        """The CPU time stolen from this machine."""
         return self.cores(self.used.machine.steal_ns) if self.used.machine is not None else None
 
     @property
     def client_throttled_ns(self) -> int | None:
-        """How long the client's host was stopped by its own CPU limit."""
         return self.used.client.throttled_ns if self.used.client is not None else None
 
 
