@@ -174,6 +174,18 @@ WRITES: list[dict[str, Any]] = [
     {"load": LOAD | {"total": 62, "warmup": 1}, "data": {"keySize": 1, "valSize": 8}},
     *({"keySpace": 0}, {"keySpace": 62**4 + 1}, {"load": OPEN, "keys": "uniform"}),
 ]
+SEARCH: dict[str, Any] = {"search": {"p99": "50ms"}, "clients": 100, "conns": 10}
+OBJECTIVES: list[dict[str, Any]] = [
+    *({"p99": limit} for limit in ("0ms", "-1ms", 50, "20s")),
+    *({"p99": "50ms"} | more for more in ({"p50": "50ms"}, {"p999": "1s"}, {"from": 500, "to": 500}, {"within": 0})),
+    *({"p99": "50ms"} | more for more in ({"from": 1_000_000}, {"from": 0.5}, {"to": 2_000_000}, {"repeats": 2})),
+    *({"p99": "50ms", "step": "1ms"}, {}, {"p99": "50ms", "repeats": 0, "to": "x"}),
+]
+SEARCHES: list[dict[str, Any]] = [
+    *({"load": SEARCH | change} for change in ({"total": 1000}, {"duration": "5s"}, {"rate": 100}, {"search": None})),
+    *({"load": SEARCH | change} for change in ({"warmup": 100}, {"timeout": "50ms"}, {"total": 500, "rate": 7})),
+    *({"load": SEARCH | {"search": search}} for search in OBJECTIVES),
+]
 READS: list[dict[str, Any]] = [
     *({"ratio": 0.5}, {"consistency": ["l", "x"]}, {"consistency": "linearizable"}, {"target": "Leader"}),
     *({"keys": "zipf"}, {"zipfExponent": 1}, {"keys": "zipfian", "zipfExponent": 0}, {"keySpace": 5}, {"verify": 1}),
@@ -202,7 +214,9 @@ FILES: list[Any] = [
 
 
 @pytest.mark.parametrize(
-    ("make", "changes"), [(writes, WRITES), (reads, READS), (mixed, MIXED)], ids=["write", "read", "mixed"]
+    ("make", "changes"),
+    [(writes, WRITES), (reads, READS), (mixed, MIXED), (writes, SEARCHES)],
+    ids=["write", "read", "mixed", "search"],
 )
 def test_a_block_that_no_load_can_be_made_of(
     tmp_path: Path, snapshot: SnapshotAssertion, make: Callable[..., Any], changes: list[dict[str, Any]]

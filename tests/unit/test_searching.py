@@ -13,7 +13,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import jsonschema
 import pytest
 
 from containernet_env.base.errors import ConfigError, Interrupted, RunError
@@ -21,7 +20,7 @@ from containernet_env.config.plan import PlanOptions, scenario_hash
 from containernet_env.config.planning import build_plan
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
-from containernet_env.config.writer import scenarios_text, schema_of
+from containernet_env.config.writer import scenarios_text
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario, Warmup
@@ -507,12 +506,6 @@ def loads(**settings: Any) -> dict[str, Any]:
     return {"search": {"p99": "50ms"} | settings, "clients": 100, "conns": 10}
 
 
-def problems_of(tmp_path: Path, value: Any) -> list[tuple[str, str, str]]:
-    with pytest.raises(ConfigError) as caught:
-        load_scenarios(written(tmp_path, {"scenarios": [writes(load=value)]}))
-    return [(problem.path, problem.message, problem.allowed) for problem in caught.value.problems]
-
-
 def test_a_search_needs_no_more_than_an_objective_and_everything_can_be_set_and_is_in_its_name(tmp_path: Path) -> None:
     settings = {"p50": "5ms", "p99.9": "1s", "from": 50, "to": 2000, "step": "10s", "within": 0.1, "repeats": 3}
     load = {"search": settings, "arrival": "poisson", "clients": [10, 20], "conns": 10, "warmup": "2s"}
@@ -539,55 +532,6 @@ def test_a_probe_is_an_open_loop_of_its_own(tmp_path: Path) -> None:
     probe = poisson.probe(Decimal(100))
     assert (probe.arrival, probe.warmup.length_ns) == ("poisson", 300_000_000)
     assert probe.duration_ns == 11_280 * 10**6, "as many more as the number of arrivals varies"
-
-
-BESIDE = "search alone, which chooses the rate and the length of each probe"
-
-
-REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
-    (SEARCH | {"total": 1000}, "total", "is given beside search", BESIDE),
-    (SEARCH | {"duration": "5s"}, "duration", "is given beside search", BESIDE),
-    (SEARCH | {"rate": 100}, "rate", "is given beside search", BESIDE),
-    (loads() | {"warmup": 100}, "warmup", "is no time", 'a duration such as "1s" beside search'),
-    (loads(p99="0ms"), "search.p99", "is out of range", "from 1us"),
-    (loads(p99="-1ms"), "search.p99", "is negative", "from 1us"),
-    (loads(p99=50), "search.p99", "is not a duration", "a number with s, ms, us or ns"),
-    (loads(p99="20s"), "search", "no answer can miss, p99<=20s", "less than the deadline of each request, 20s"),
-    (loads() | {"timeout": "50ms"}, "search", "no answer can miss, p99<=50ms", "deadline of each request, 50ms"),
-    (loads(p50="50ms"), "search.p50", "follows from p99", "less than p99, 50ms"),
-    ({"search": {}, "clients": 1, "conns": 1}, "search.p99", "is missing", "p50, p90, p95, p99 or p99.9"),
-    (loads(p999="1s"), "search.p999", "is not a known key", "p99.9"),
-    (loads(**{"from": 500, "to": 500}), "search.to", "leaves no rates to search", "more than from, 500"),
-    (loads(**{"from": 1_000_000}), "search.from", "leaves no rates to search", "less than 1000000"),
-    (loads(**{"from": 0.5}), "search.from", "too low: p99 needs 1000 requests", "at least 0.833"),
-    (loads(to=2_000_000), "search.to", "is out of range", "a number from 0.1 to 1000000"),
-    (loads(within=0), "search.within", "is out of range", "a number from 0.01 to 0.5"),
-    (loads(repeats=2), "search.repeats", "is out of range", "a whole number from 3 to 20"),
-    (loads(step="1ms"), "search.step", "is out of range", "from 100ms to 600s"),
-]
-
-
-def test_a_search_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    for load, path, message, allowed in REFUSED:
-        ((where, found, said),) = problems_of(tmp_path, load)
-        assert where == f"$.scenarios[0].load.{path}" and message in found and allowed in said, load
-
-
-def test_every_problem_of_a_search_is_told_at_once(tmp_path: Path) -> None:
-    load = loads(repeats=0, to="x") | {"total": 500, "rate": 7}
-    assert {path for path, _, _ in problems_of(tmp_path, load)} == {
-        f"$.scenarios[0].load.{key}" for key in ("search.to", "search.repeats", "total", "rate")
-    }
-
-
-def test_the_schema_refuses_what_the_reader_refuses(tmp_path: Path) -> None:
-    schema = jsonschema.Draft202012Validator(schema_of("scenarios"))
-    for more in ({}, {"arrival": "poisson"}):
-        assert schema.is_valid({"scenarios": [writes(load=SEARCH | more)]})
-        load_scenarios(written(tmp_path, {"scenarios": [writes(load=SEARCH | more)]}))
-    for more in ({"total": 1}, {"duration": "1s"}, {"rate": 1}, {"search": {}}, {"search": None}):
-        assert not schema.is_valid({"scenarios": [writes(load=SEARCH | more)]}), more
-        assert problems_of(tmp_path, SEARCH | more)
 
 
 def test_writes_of_all_probes_share_their_keys_and_searches_come_back_from_a_runs_file(tmp_path: Path) -> None:

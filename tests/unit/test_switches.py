@@ -95,46 +95,10 @@ def drawn(random: Random) -> dict[str, Any]:
     )
 
 
-def shortest(value: dict[str, Any], down: str | None) -> dict[tuple[str, str], tuple[int, int]]:
-    """Delay (ms) and number of links of the best paths, without the link ``down`` (Floyd and Warshall's)."""
-    least = {(name, name): (0, 0) for name in value["switches"]}
-    for pair, way in value["links"].items():
-        a, b = pair.split(">")
-        if down not in (f"{a}-{b}", f"{b}-{a}"):
-            least[a, b] = int((way if isinstance(way, str) else way["delay"]).removesuffix("ms")), 1
-    for via in value["switches"]:
-        for a, b in permutations(value["switches"], 2):
-            if (a, via) in least and (via, b) in least:
-                over = tuple(map(sum, zip(least[a, via], least[via, b], strict=True)))
-                least[a, b] = min(over, least.get((a, b), over))
-    return least
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_paths_of_random_graphs_are_the_best_also_without_each_link(tmp_path: Path, seed: int) -> None:
-    value = drawn(Random(seed))
-    config = comes_back(tmp_path, value)
-    network = network_of(config)
-    of = {node.switch: node.name for node in config.nodes}
-    for down in (None, *(link.name for link in network.between)):
-        least = shortest(value, down if config.reroute else None)
-        routes, links = network.routes([down] * bool(down)), {link.name: {link.a, link.b} for link in network.links}
-        for a, b in permutations(value["switches"], 2):
-            hops = network.hops(of[a], of[b], [down] * bool(down))
-            if (a, b) in least:
-                assert (sum(hop.spec.delay_ns for hop in hops) // MS, len(hops) - 2) == least[a, b]
-                assert down not in network.links_of(hops) or not config.reroute
-            else:
-                assert network.links_of(hops).count(str(down)) == 1, "there is no other way: lost on the link"
-            for hop in hops[1:-1]:
-                assert links[routes[hop.sender][b]] == {hop.sender, hop.receiver}
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_the_gate_proves_random_graphs_and_finds_a_wrong_link(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
-    config = load_config(write(tmp_path, drawn(random)))
-    network = network_of(config)
+    network = network_of(comes_back(tmp_path, drawn(random)))
     assert not wrong(gate(network, seed))
     used = {hop.name for a, b in permutations([host.name for host in network.hosts], 2) for hop in network.hops(a, b)}
     name = random.choice([hop for link in network.between if (hop := f"{link.a}>{link.b}") in used])
