@@ -144,7 +144,7 @@ def planned(folder: Path, topology: Any, *events: Any, **options: Any) -> str:
     try:
         build_plan(load_config(folder / "topology.json"), found, PlanOptions(machine_cores=2, **options))
     except ConfigError as error:
-        return str(error)
+        return str(error).replace(str(folder), "FOLDER")
     return ""
 
 
@@ -159,19 +159,17 @@ DELAY = {"at": "2s", "delay": "1ms", "of": "random"}
 LOSS = {"at": "2s", "loss": 0.1, "of": "etcd2"}
 
 
-def test_what_a_topology_cannot_do_is_refused_at_its_place(tmp_path: Path) -> None:
-    cases: list[tuple[Any, Any, Any, str]] = [
-        (topology(), {"at": "2s", "kill": "etcd4"}, {}, "is not a member of"),
-        (topology(etcd={"data": "tmpfs"}), {"at": "2s", "kill": "leader"}, {}, "lose its data, which is on tmpfs"),
-        (topology(1), {"at": "2s", "freeze": "followers"}, {}, "does not exist"),
-        (topology(1), {"at": "2s", "partition": "leader"}, {}, "has no other member to be partitioned from"),
-        (topology(), LOSS, {"links": "netem"}, "loss with a bandwidth"),
-        (JITTER, DELAY, {}, "is impossible on the link of etcd2"),
-        (JITTER, DELAY, {}, "negative"),
-    ]
-    for config, event, options, message in cases:
-        text = planned(tmp_path, config, event, **options)
-        assert message in text and "events.json" in text and "$.scenarios[0].events[0]" in text and "line 1" in text
+CANNOT: list[tuple[Any, Any, Any]] = [
+    (topology(), {"at": "2s", "kill": "etcd4"}, {}),
+    (topology(etcd={"data": "tmpfs"}), {"at": "2s", "kill": "leader"}, {}),
+    *((topology(1), {"at": "2s"} | event, {}) for event in ({"freeze": "followers"}, {"partition": "leader"})),
+    (topology(), LOSS, {"links": "netem"}),
+    (JITTER, DELAY, {}),
+]
+
+
+def test_what_a_topology_cannot_do_is_refused_at_its_place(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    assert [planned(tmp_path, config, event, **options) for config, event, options in CANNOT] == snapshot
     for config, events in (
         (topology(), EVERY_KIND),
         (topology(etcd={"data": "tmpfs"}), [FREEZE]),
@@ -188,29 +186,16 @@ SITES: dict[str, Any] = {
     "client": {"site": "sea"},
 }
 SITES["rtt"] |= {"sea-asia": "10ms"}
-BY_NAME: list[tuple[dict[str, Any], str]] = [
-    ({"kill": "sea"}, "is not a member or a site with members of"),
-    ({"kill": "mars"}, "allowed: etcd1, etcd2, etcd3, etcd4; eu, us, asia\n"),
-    ({"partition": [["eu"], ["us", "mars"]]}, "is not a member or a site with members of"),
-    ({"partition": [["eu"], ["us", "etcd2"]]}, "has members in several sets: etcd2"),
-    (
-        {"link": "down", "of": "eu-asia"},
-        "allowed: etcd1, etcd2, etcd3, etcd4; eu, us, asia; eu-us, us-asia, sea-asia\n",
-    ),
-    ({"link": "down", "of": "eu>us"}, "is not a member or a site with members or a link between sites of"),
-    (
-        {"delay": "50ms", "of": "eu>asia"},
-        "; eu-us, eu>us, us>eu, us-asia, us>asia, asia>us, sea-asia, sea>asia, asia>sea",
-    ),
-    ({"delay": "1ms", "of": "us-eu"}, "is impossible on the link of eu>us: "),
-    ({"kill": "eu-us"}, "is not a member or a site with members of"),
+BY_NAME: list[dict[str, Any]] = [
+    *({"kill": name} for name in ("sea", "mars", "eu-us")),
+    *({"partition": sets} for sets in ([["eu"], ["us", "mars"]], [["eu"], ["us", "etcd2"]])),
+    *({"link": "down", "of": pair} for pair in ("eu-asia", "eu>us")),
+    *({"delay": "50ms", "of": "eu>asia"}, {"delay": "1ms", "of": "us-eu"}),
 ]
 
 
-def test_names_of_sites_and_pairs_are_refused_where_there_are_none(tmp_path: Path) -> None:
-    for event, message in BY_NAME:
-        text = planned(tmp_path, SITES, {"at": "2s"} | event)
-        assert message in f"{text}\n" and "$.scenarios[0].events[0]" in text, text
+def test_names_of_sites_and_pairs_are_refused_where_there_are_none(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    assert [planned(tmp_path, SITES, {"at": "2s"} | event) for event in BY_NAME] == snapshot
     for event, _ in BY_SITE:
         begun = {"heal": [BY_SITE[1][0]], "link": [BY_SITE[4][0]]}.get(
             next((k for k in event if k in ("heal", "link")), "")
