@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -48,22 +48,19 @@ _LATEST = f"times up to {format_duration(LENGTH_MAX_NS)}"
 
 
 @dataclass(frozen=True)
-class _Problem:
-    """A problem of a line; ``number`` 0: of the whole file."""
-
-    number: int
-    message: str
-    got: str | None
-    allowed: str
-
-
-@dataclass(frozen=True)
 class _Points:
-    """Times since the start in ns, and the values from then on; none of opportunities."""
+    """Times since the start in ns, and the values from then on; none of opportunities.
+
+    The messages of ``problems`` go on after the name of the file.
+    """
 
     times: array[int]
     values: array[int]
-    problems: tuple[_Problem, ...]
+    problems: tuple[Refused, ...]
+
+
+def _in_line(number: int, message: str, got: str, allowed: str) -> Refused:
+    return Refused(f", line {number}: {message}", allowed, got=got)
 
 
 def _shifted(whole: str, fraction: str | None, digits: int) -> int | None:
@@ -74,7 +71,7 @@ def _shifted(whole: str, fraction: str | None, digits: int) -> int | None:
     return int(whole + fraction[:digits])
 
 
-def _csv_points(lines: list[str], kind: TraceKind) -> Iterator[tuple[int, int, int] | _Problem]:
+def _csv_points(lines: list[str], kind: TraceKind) -> Iterator[tuple[int, int, int] | Refused]:
     """The number of each line, its time in ns and its value in bit/s or ns; or its problem."""
     allowed = f"two columns: {_TIME}, and {_RATE if kind == 'rate' else _DELAY}"
     known: dict[tuple[str, str, str], int | None] = {}
@@ -94,26 +91,26 @@ def _csv_points(lines: list[str], kind: TraceKind) -> Iterator[tuple[int, int, i
         if is_header:
             continue
         if (match := _LINE.fullmatch(line)) is None:
-            yield _Problem(number, "is not a line of a trace", line, allowed)
+            yield _in_line(number, "is not a line of a trace", line, allowed)
             continue
         whole, fraction, unit, *given = match.groups()
         time_ns = _shifted(whole, fraction, _DIGITS[unit or "s"])
         if time_ns is None or time_ns > LENGTH_MAX_NS:
-            yield _Problem(number, "has no whole number of nanoseconds", line, _LATEST)
+            yield _in_line(number, "has no whole number of nanoseconds", line, _LATEST)
             continue
         key = (given[0], given[1], given[2])
         if key not in known:
             known[key] = value(*key)
         if (found := known[key]) is None:
-            yield _Problem(number, "has a value that is out of range", line, allowed)
+            yield _in_line(number, "has a value that is out of range", line, allowed)
         else:
             yield number, time_ns, found
 
 
-def _opportunities(lines: list[str]) -> Iterator[tuple[int, int, int] | _Problem]:
+def _opportunities(lines: list[str]) -> Iterator[tuple[int, int, int] | Refused]:
     for number, line in enumerate(lines, 1):
         if _MILLISECOND.fullmatch(line) is None or (ns := int(line) * 10**6) > LENGTH_MAX_NS:
-            yield _Problem(number, "is not a line of a trace", line, f"a whole number of milliseconds; {_LATEST}")
+            yield _in_line(number, "is not a line of a trace", line, f"a whole number of milliseconds; {_LATEST}")
         else:
             yield number, ns, 0
 
@@ -121,26 +118,26 @@ def _opportunities(lines: list[str]) -> Iterator[tuple[int, int, int] | _Problem
 @lru_cache(maxsize=4)
 def _points(content: bytes, kind: TraceKind) -> _Points:
     """The points of a file, and the first problems of it."""
-    times, values, problems = array("q"), array("q"), list[_Problem]()
+    times, values, problems = array("q"), array("q"), list[Refused]()
     of_values = kind != "opportunities"
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        return _Points(times, values, (_Problem(0, "is not UTF-8 text", hex(error.object[error.start]), "text"),))
+        return _Points(times, values, (Refused(" is not UTF-8 text", "text", got=hex(error.object[error.start])),))
     if content.count(b"\n") > MAX_POINTS:
-        return _Points(times, values, (_Problem(0, "has too many lines", None, f"at most {MAX_POINTS:,}"),))
+        return _Points(times, values, (Refused(" has too many lines", f"at most {MAX_POINTS:,}"),))
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
     last_ns = -1 if of_values else 0
     for point in _csv_points(lines, kind) if of_values else _opportunities(lines):
-        if isinstance(point, _Problem):
+        if isinstance(point, Refused):
             problems.append(point)
         else:
             number, time_ns, value = point
             if of_values and not times and time_ns:
-                problems.append(_Problem(number, "does not begin at the time 0", lines[number - 1], "0 first"))
+                problems.append(_in_line(number, "does not begin at the time 0", lines[number - 1], "0 first"))
             elif time_ns <= last_ns if of_values else time_ns < last_ns:
                 order = "times that ascend" if of_values else "milliseconds that do not descend"
-                problems.append(_Problem(number, "is not later than the line before", lines[number - 1], order))
+                problems.append(_in_line(number, "is not later than the line before", lines[number - 1], order))
             times.append(time_ns)
             last_ns = time_ns
             if of_values:
@@ -148,11 +145,11 @@ def _points(content: bytes, kind: TraceKind) -> _Points:
         if len(problems) == _SHOWN:
             break
     if not times and not problems:
-        problems.append(_Problem(0, "is empty", f"{len(lines)} lines", "at least one point"))
+        problems.append(Refused(" is empty", "at least one point", got=f"{len(lines)} lines"))
     elif kind == "opportunities" and not last_ns and not problems:
-        problems.append(_Problem(0, "lasts no time", "0 only", "a last millisecond above 0, after which it repeats"))
+        problems.append(Refused(" lasts no time", "a last millisecond above 0, after which it repeats", got="0 only"))
     elif kind == "rate" and not problems and not any(values):
-        problems.append(_Problem(0, "is 0 all the time", None, "a bandwidth above 0 at some time"))
+        problems.append(Refused(" is 0 all the time", "a bandwidth above 0 at some time"))
     return _Points(times, values, tuple(problems))
 
 
@@ -167,22 +164,22 @@ def read_trace(path: Path, of: str, repeat_ns: int | None = None) -> Trace:
             content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise _refused(path, [_Problem(0, f"cannot be read: {reason}", None, "a file")]) from error
+        raise RefusedTrace(path, Refused(f" cannot be read: {reason}", "a file")) from error
     if len(content) > MAX_BYTES:
-        raise _refused(path, [_Problem(0, "is too large", None, f"at most {MAX_BYTES >> 20} MiB")])
+        raise RefusedTrace(path, Refused(" is too large", f"at most {MAX_BYTES >> 20} MiB"))
     if kind == "delay" and not is_csv:
-        raise _refused(path, [_Problem(0, "is no CSV file", None, "delays in a file whose name ends in .csv")])
+        raise RefusedTrace(path, Refused(" is no CSV file", "delays in a file whose name ends in .csv"))
     points = _points(content, kind)
     problems = [*points.problems]
     if repeat_ns is not None and not problems:
         least_ns = points.times[-1]
         if kind == "opportunities":
-            problems = [_Problem(0, "repeats by itself, after its last line", None, "repeat with a CSV file")]
+            problems = [Refused(" repeats by itself, after its last line", "repeat with a CSV file")]
         elif repeat_ns <= least_ns:
             got, allowed = format_duration(repeat_ns), f"more than {format_duration(least_ns)}"
-            problems = [_Problem(0, "repeats before its last line", got, allowed)]
+            problems = [Refused(" repeats before its last line", allowed, got=got)]
     if problems:
-        raise _refused(path, problems)
+        raise RefusedTrace(path, *problems)
     ends = (min(points.values), max(points.values)) if points.values else None
     return Trace(
         file=os.path.abspath(path),
@@ -198,19 +195,9 @@ def read_trace(path: Path, of: str, repeat_ns: int | None = None) -> Trace:
 class RefusedTrace(ValueError):
     """A file is no trace: the first ``problems`` of it."""
 
-    def __init__(self, problems: Sequence[Refused]) -> None:
-        self.problems = problems
-        super().__init__("; ".join(map(str, problems)))
-
-
-def _refused(path: Path, problems: Sequence[_Problem]) -> RefusedTrace:
-    where = [f"{path}, line {problem.number}: " if problem.number else f"{path} " for problem in problems]
-    return RefusedTrace(
-        [
-            Refused(f"{place}{problem.message}", problem.allowed, got=problem.got)
-            for place, problem in zip(where, problems, strict=True)
-        ]
-    )
+    def __init__(self, path: Path, *problems: Refused) -> None:
+        self.problems = [Refused(f"{path}{one.message}", one.allowed, got=one.got) for one in problems]
+        super().__init__("; ".join(map(str, self.problems)))
 
 
 def content_of(trace: Trace) -> bytes:
