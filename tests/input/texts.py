@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
 
-Span = tuple[int, int]
+Spans = dict[tuple[tuple[str | int, ...], str], tuple[int, int]]
+"""Begin and end of each value, key and member, by its place in the document and which of them it is."""
 
 ODD = (
     *("null", "true", "false", "NaN", "Infinity", "-Infinity", "nan", "undefined", "", "'x'", "0x10", "01", "+1", ".5"),
@@ -46,34 +47,39 @@ _ENCODINGS = st.sampled_from(("utf-16", "utf-32", "utf-8-sig"))
 _MOST_SPOILT = st.sampled_from((0, 0, 0, 2))
 
 
-def json_text(value: Any, spans: list[Span], at: int = 0) -> str:
-    """The JSON text of a value; ``spans`` gets where each value, key and member begins and ends in it."""
+def json_text(
+    value: Any, spans: Spans, at: int = 0, gap: Callable[[], str] = str, place: tuple[str | int, ...] = ()
+) -> str:
+    """The JSON text of a value, with a ``gap`` around each token; ``spans`` gets where each value, key and member
+    begins and ends in it."""
+    begin = at + len(text := gap())
     if isinstance(value, dict):
-        text = "{"
-        for key, item in value.items():
-            text += ", " if len(text) > 1 else ""
-            begin, name = at + len(text), json.dumps(key)
-            text += f"{name}: "
-            text += json_text(item, spans, at + len(text))
-            spans += [(begin, begin + len(name)), (begin, at + len(text))]
-        text += "}"
+        text += "{"
+        for number, (key, item) in enumerate(value.items()):
+            text += (", " if number else "") + gap()
+            start, name, below = at + len(text), json.dumps(key), (*place, key)
+            text += f"{name}{gap()}: "
+            text += json_text(item, spans, at + len(text), gap, below)
+            spans |= {(below, "key"): (start, start + len(name)), (below, "member"): (start, at + len(text))}
+        text += gap() + "}"
     elif isinstance(value, list):
-        text = "["
-        for item in value:
-            text += ", " if len(text) > 1 else ""
-            text += json_text(item, spans, at + len(text))
-        text += "]"
+        text += "["
+        for index, item in enumerate(value):
+            text += ", " if index else ""
+            text += json_text(item, spans, at + len(text), gap, (*place, index))
+        text += gap() + "]"
     else:
-        text = json.dumps(value)
-    spans.append((at, at + len(text)))
-    return text
+        text += json.dumps(value, ensure_ascii=False)
+    spans[place, "value"] = begin, at + len(text)
+    return text + gap()
 
 
 @st.composite
 def changed(draw: st.DrawFn, bases: Sequence[Any], most: int = 3) -> str:
     """The text of one of the bases with up to so many values, keys or members replaced, moved, left out or repeated."""
-    spans: list[Span] = []
-    text = json_text(draw(st.sampled_from(bases)), spans)
+    found: Spans = {}
+    text = json_text(draw(st.sampled_from(bases)), found)
+    spans = [*found.values()]
     places = st.integers(0, len(spans) - 1).map(spans.__getitem__)
     begun = len(text)
     for begin, end in sorted(draw(st.lists(places, max_size=most)), reverse=True):

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from containernet_env.config.reader import document_of, json_path, read_document, render
+from tests.input.texts import json_text
 
 KEYS = st.text(alphabet='ab"\\/*,:{}[] \näß', max_size=5) | st.text(max_size=5)
 
@@ -63,37 +64,14 @@ def gaps(seed):
     return lambda: "".join(drawn.choices([" ", "\n", "\t", '/* \n" */', '// "x\n', ""], k=drawn.randint(0, 3)))
 
 
-def written(value, gap, location=(), places=None, at=0):
-    """A text of a value with gaps between all tokens; the offset of every value and key is kept in ``places``."""
-    text = gap()
-    places[location] = at + len(text)
-    if isinstance(value, dict):
-        text += "{"
-        for index, (key, item) in enumerate(value.items()):
-            text += ("," if index else "") + gap()
-            places[(*location, key), "key"] = at + len(text)
-            text += json.dumps(key) + gap() + ":"
-            text += written(item, gap, (*location, key), places, at + len(text))
-        text += gap() + "}"
-    elif isinstance(value, list):
-        text += "["
-        for index, item in enumerate(value):
-            text += "," if index else ""
-            text += written(item, gap, (*location, index), places, at + len(text))
-        text += gap() + "]"
-    else:
-        text += json.dumps(value, ensure_ascii=False)
-    return text + gap()
-
-
 @given(DOCUMENTS, st.integers())
 def test_every_value_and_key_of_any_document_is_found(value, seed):
-    places = {}
-    text = written(value, gaps(seed), (), places)
-    positions = parsed(text)
-    assert positions.value == value
-    for place, offset in places.items():
-        at_key = bool(place) and place[-1] == "key" and isinstance(place[0], tuple)
-        assert positions.offset(place[0] if at_key else place, at_key) == offset
-        line, column = positions.line_and_column(offset)
+    spans = {}
+    text = json_text(value, spans, gap=gaps(seed))
+    found = parsed(text)
+    assert found.value == value
+    for (place, what), (offset, _) in spans.items():
+        if what != "member":
+            assert found.offset(place, what == "key") == offset
+        line, column = found.line_and_column(offset)
         assert sum(len(part) + 1 for part in text.split("\n")[: line - 1]) + column - 1 == offset
