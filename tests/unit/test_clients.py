@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from containernet_env.base.errors import ConfigError, UsageError
-from containernet_env.config.plan import Plan, PlanOptions, scenario_hash
-from containernet_env.config.planning import build_plan
+from containernet_env.config.plan import Plan, scenario_hash
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import scenarios_text, topology_text
@@ -38,6 +37,7 @@ from containernet_env.runs.keeper import Keeper
 from containernet_env.runs.sweep.design import design
 from tests.faults.simulated import Run, Simulation, on_machine
 from tests.unit.answers import closed_loop, open_loop, without_answers
+from tests.unit.blocks import planned
 from tests.unit.report_rows import row, write
 
 MS = 10**6
@@ -58,10 +58,7 @@ def scenarios(*blocks: dict[str, Any]) -> dict[str, Any]:
 
 
 def plan_of(folder: Path, *blocks: dict[str, Any], **topology: Any) -> Plan:
-    config, given = folder / "topology.json", folder / "scenarios.json"
-    config.write_text(json.dumps(TOPOLOGY | topology))
-    given.write_text(json.dumps(scenarios(*blocks)))
-    return build_plan(load_config(config), load_scenarios(given), PlanOptions(2))
+    return planned(folder, TOPOLOGY | topology, *blocks, dataset={**SIZE, "keys": 100})
 
 
 # --- files and the plan -----------------------------------------------------------------------------------------------

@@ -15,10 +15,8 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import UsageError
-from containernet_env.config.plan import AUTO, PlanOptions, cell_hash, config_hash, plan_values
-from containernet_env.config.planning import at_most, build_plan, dilated, with_dilations
-from containernet_env.config.scenarios import load_scenarios
-from containernet_env.config.topologies import load_config
+from containernet_env.config.plan import AUTO, cell_hash, config_hash, plan_values
+from containernet_env.config.planning import at_most, dilated, with_dilations
 from containernet_env.model.dilation import emulated, emulated_outcome, slowed
 from containernet_env.model.disruption import Disruption, Disruptions, ExecutedEvent
 from containernet_env.model.findings import Finding
@@ -47,6 +45,7 @@ from containernet_env.runs.keeper import slower
 from containernet_env.runs.load import Answer
 from containernet_env.runs.preflight import check_out
 from containernet_env.runs.prepare import prepare, prepare_shell
+from tests.unit import blocks
 from tests.unit.answers import results, schema
 from tests.unit.fakes import Bench, result_of, write
 
@@ -54,10 +53,7 @@ from tests.unit.fakes import Bench, result_of, write
 def plan_of(
     tmp_path: Path, topology: dict[str, Any], scenarios: list[dict[str, Any]], dilation: int | None = None
 ) -> Any:
-    config, loads = tmp_path / "topology.json", tmp_path / "scenarios.json"
-    config.write_text(json.dumps(topology))
-    loads.write_text(json.dumps({"scenarios": scenarios}))
-    return build_plan(load_config(config), load_scenarios(loads), PlanOptions(2, dilation=dilation))
+    return blocks.planned(tmp_path, topology, *scenarios, dilation=dilation)
 
 
 NODES = [

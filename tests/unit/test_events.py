@@ -12,26 +12,27 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base.errors import ConfigError
-from containernet_env.config.plan import PlanOptions, scenario_hash
-from containernet_env.config.planning import build_plan
+from containernet_env.config.plan import scenario_hash
 from containernet_env.config.reader import json_path
 from containernet_env.config.scenarios import EVENTS_MAX, load_scenarios
-from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import scenarios_text
 from containernet_env.model.disruption import name_of
 from containernet_env.results.run_directory import RunDirectory
+from tests.unit import blocks
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 
 LOAD = {"rate": 100, "duration": "10s", "clients": 10, "conns": 3}
+SIZES = {"keySize": 8, "valSize": 8}
+
+
+def block_of(*events: Any, load: Any = LOAD) -> Any:
+    return blocks.writes(load=load, data=SIZES, target="cluster", **({"events": events} if events else {}))
 
 
 def file_of(folder: Path, *events: Any, load: Any = LOAD) -> Path:
-    path = folder / "events.json"
-    block = {"type": "write", "load": load, "data": {"keySize": 8, "valSize": 8}, "target": "cluster"}
-    path.write_text(json.dumps({"scenarios": [block | ({"events": list(events)} if events else {})]}))
-    return path
+    return blocks.write(folder, {"scenarios": [block_of(*events, load=load)]})
 
 
 def refusals(path: Path) -> str:
@@ -139,10 +140,8 @@ def test_what_makes_no_sense_is_refused_at_its_place(tmp_path: Path, snapshot: S
 
 def planned(folder: Path, topology: Any, *events: Any, **options: Any) -> str:
     """Why a plan is refused; empty where it is not."""
-    (folder / "topology.json").write_text(json.dumps(topology))
-    found = load_scenarios(file_of(folder, *events))
     try:
-        build_plan(load_config(folder / "topology.json"), found, PlanOptions(machine_cores=2, **options))
+        blocks.planned(folder, topology, block_of(*events), **options)
     except ConfigError as error:
         return str(error).replace(str(folder), "FOLDER")
     return ""

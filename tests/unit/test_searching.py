@@ -16,10 +16,8 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import ConfigError, Interrupted, RunError
-from containernet_env.config.plan import PlanOptions, scenario_hash
-from containernet_env.config.planning import build_plan
+from containernet_env.config.plan import scenario_hash
 from containernet_env.config.scenarios import load_scenarios
-from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import scenarios_text
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
@@ -30,7 +28,7 @@ from containernet_env.results.run_files import ScenarioLine
 from containernet_env.runs.load import Answer
 from containernet_env.runs.searching import Searching
 from tests.unit.answers import check_request, open_loop
-from tests.unit.blocks import mixed, reads, writes
+from tests.unit.blocks import mixed, planned, reads, writes
 from tests.unit.blocks import write as written
 from tests.unit.fakes import CONFIG, GOOD, Bench, read, write
 
@@ -555,17 +553,12 @@ def test_what_is_searched_is_part_of_the_scenarios_hash_and_nothing_else_changed
     assert scenario_hash(scenario, found.dataset) == "6742b7c784f1", "as before there were searches"
 
 
-def planned(tmp_path: Path, *blocks: dict[str, Any]) -> Any:
-    scenarios = load_scenarios(written(tmp_path, {"scenarios": [*blocks]}))
-    return build_plan(load_config(CONFIG), scenarios, PlanOptions(machine_cores=2)).scenarios
-
-
 def test_an_objective_that_the_links_alone_exceed_is_refused(tmp_path: Path) -> None:
     """A put to the leader takes the client's round trip (6 ms) and the leader's to a follower (12 ms)."""
     fits = loads(p99="19ms")
-    assert planned(tmp_path, writes(load=fits), reads(load=loads(p99="7ms"), consistency="s"))
+    assert planned(tmp_path, CONFIG, writes(load=fits), reads(load=loads(p99="7ms"), consistency="s"))
     with pytest.raises(ConfigError) as caught:
-        planned(tmp_path, writes(load=[fits, loads(p99="18ms")]), reads(load=loads(p99="6ms"), consistency="s"))
+        planned(tmp_path, CONFIG, writes(load=[fits, loads(p99="18ms")]), reads(load=loads(p99="6ms"), consistency="s"))
     found = [(problem.path, problem.got) for problem in caught.value.problems]
     assert found == [("$.scenarios[0].load[1].search", "p99<=18ms"), ("$.scenarios[1].load.search", "p99<=6ms")]
     assert "its links alone take 18" in caught.value.problems[0].message
@@ -573,7 +566,9 @@ def test_an_objective_that_the_links_alone_exceed_is_refused(tmp_path: Path) -> 
 
 
 def test_the_plan_knows_how_long_a_search_takes(tmp_path: Path) -> None:
-    found = planned(tmp_path, *(writes(load=load) for load in (SEARCH, loads(repeats=12), loads(step="50s"))))
+    found = planned(
+        tmp_path, CONFIG, *(writes(load=load) for load in (SEARCH, loads(repeats=12), loads(step="50s")))
+    ).scenarios
     once, twice, long = (scenario.estimated_s for scenario in found)
     # 12 repeats and some 10 probes before them, each of 5 s, a warm-up of 1 s and what is around it.
     assert 18 * 6.5 <= once <= 30 * 6.5

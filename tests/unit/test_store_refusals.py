@@ -17,17 +17,13 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base.errors import ConfigError, UsageError
-from containernet_env.config.plan import PlanOptions
-from containernet_env.config.planning import build_plan
-from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
+from containernet_env.model.config import Config
+from tests.unit import blocks
 
-OPTIONS = PlanOptions(machine_cores=2)
 
-
-def written(path: Path, value: Any) -> Path:
-    path.write_text(json.dumps(value))
-    return path
+def read(folder: Path, value: Any) -> Config:
+    return load_config(blocks.write(folder, value, "topology.json"))
 
 
 def refused(folder: Path, act: Callable[[], object]) -> list[str]:
@@ -82,8 +78,7 @@ ENDPOINTS: list[dict[str, Any]] = [
 
 
 def test_endpoints(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    path = tmp_path / "endpoints.json"
-    found = {json.dumps(value): refused(tmp_path, lambda v=value: load_config(written(path, v))) for value in ENDPOINTS}
+    found = {json.dumps(value): refused(tmp_path, lambda v=value: read(tmp_path, v)) for value in ENDPOINTS}
     assert found == snapshot and all("line 1, column " in problem for of_one in found.values() for problem in of_one)
 
 
@@ -149,9 +144,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_topologies(folder: Path, snapshot: SnapshotAssertion) -> None:
-    path, found = folder / "topology.json", {}
+    found = {}
     for value in TOPOLOGIES:
-        found[json.dumps(value)] = refused(folder, lambda v=value: load_config(written(path, {"nodes": NODES, **v})))
+        found[json.dumps(value)] = refused(folder, lambda v=value: read(folder, {"nodes": NODES, **v}))
     assert found == snapshot
 
 
@@ -192,9 +187,7 @@ SCENARIOS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 def planned(folder: Path, store: Any, block: Any, prefix: str = "d/", **options: Any) -> object:
     dataset = {"keyPrefix": prefix, "keySize": 8, "valSize": 256, "keys": 100}
-    scenarios = load_scenarios(written(folder / "scenarios.json", {"dataset": dataset, "scenarios": [block]}))
-    config = load_config(written(folder / "config.json", store))
-    return build_plan(config, scenarios, PlanOptions(machine_cores=2, **options))
+    return blocks.planned(folder, store, block, dataset=dataset, **options)
 
 
 def test_scenarios(folder: Path, snapshot: SnapshotAssertion) -> None:
@@ -214,4 +207,4 @@ def test_scenarios(folder: Path, snapshot: SnapshotAssertion) -> None:
     assert planned(folder, CONSUL_THERE, READ, "a.b/..c/") and planned(folder, CONSUL, DEFAULT)
     assert all(planned(folder, ZETCD, block) for block in (READ, {**READ, "consistency": ["l", "s"]}, TXN))
     for store, prefix in (("etcd", "//ü/"), ("consul", "ü/b/")):
-        assert load_config(written(folder / "e.json", {"store": store, **A, "prefix": prefix})).external is not None
+        assert read(folder, {"store": store, **A, "prefix": prefix}).external is not None
