@@ -421,43 +421,42 @@ class Follower:
         deaths_before = len(target.cluster.deaths())
         start_s = ready_s(load, target.plan, waits) if load.parts else 0.0
         start_ns = clock.monotonic_ns() + round(start_s * 1e9) if load.parts else 0
-        followed: list[_Followed] = []
+        followed: list[_Benchmark] = []
         for part in load.parts or (load,):
             limit_s = min(timeout_s(part, waits, dilation) + start_s, float(contract.MOST["runTimeout"]))
             own_seed = seed + part.seed - load.seed
             terms, prefix = target.load_terms, target.key_prefix
             request = request_of(part, endpoints, limit_s, own_seed, terms, prefix, leader, waits, start_ns)
-            host, server = target.loader(part.client)
             course = Course(part, waits, clock.monotonic(), start_s)
-            followed.append(_Followed(part.client, host, _Benchmark(server, *request), course))
+            followed.append(_Benchmark(part.client, *target.loader(part.client), request, course))
         try:
             for one in followed:
-                one.benchmark.start()
+                one.start()
             return self._watch(followed, deaths_before, is_shown)
         finally:
             for one in followed:
-                one.benchmark.close()
+                one.over.set()
 
-    def _watch(self, followed: Sequence[_Followed], deaths_before: int, is_shown: bool) -> list[Answer]:
+    def _watch(self, followed: Sequence[_Benchmark], deaths_before: int, is_shown: bool) -> list[Answer]:
         while running := [one for one in followed if one.answer is None]:
-            if not running[0].benchmark.is_done(WATCH_INTERVAL_S):
+            if not running[0].is_done(WATCH_INTERVAL_S):
                 self._look(followed, deaths_before, is_shown)
             for one in running:
-                if one.answer is None and one.benchmark.is_done(0.0):
+                if one.answer is None and one.is_done(0.0):
                     one.answer = self._ended(one)
         return [one.answer for one in followed if one.answer is not None]
 
-    def _look(self, followed: Sequence[_Followed], deaths_before: int, is_shown: bool) -> None:
+    def _look(self, followed: Sequence[_Benchmark], deaths_before: int, is_shown: bool) -> None:
         """One poll of those that run; what is given up has an answer then."""
         running = [one for one in followed if one.answer is None]
-        if is_shown and any(one.benchmark.running is not None for one in running):
-            known = [one.benchmark.latest for one in followed if one.benchmark.latest is not None]
+        if is_shown and any(one.running is not None for one in running):
+            known = [one.latest for one in followed if one.latest is not None]
             self._progress.scenario_progress(*(sum(getattr(one, of) for one in known) for of in ("done", "errors")))
         self._stop.check()
         deaths = self._target.cluster.deaths()
         self.report_deaths(deaths)
         for one in running:
-            course, progress = one.course, one.benchmark.running
+            course, progress = one.course, one.running
             action = course.look(
                 clock.monotonic(),
                 None if progress is None else progress.done + progress.warmup_done,
@@ -475,9 +474,9 @@ class Follower:
             elif action == "abandon":
                 one.answer = self._abandoned(one)
 
-    def _ended(self, one: _Followed) -> Answer:
+    def _ended(self, one: _Benchmark) -> Answer:
         """The answer as received; if there is none because its host ended, one with that reason."""
-        answer = one.benchmark.answer()
+        answer = one.received.result()
         if answer.lost:
             until = clock.monotonic() + HOST_NEWS_S
             while not one.host_ended and clock.monotonic() < until:
@@ -488,21 +487,22 @@ class Follower:
             return answer
         return Answer(answer.load, "; ".join(text for text in (one.standstill, answer.error) if text))
 
-    def _abandoned(self, one: _Followed) -> Answer:
+    def _abandoned(self, one: _Benchmark) -> Answer:
+        of = "" if one.client is None else f" of {one.client}"
         if one.host is not None and one.host_ended:
-            self.lost = f"the {one.called('host')} ended: {one.host.ending() or 'the reason is unknown'}"
+            self.lost = f"the benchmark host{of} ended: {one.host.ending() or 'the reason is unknown'}"
             return Answer(None, self.lost)
-        if one.benchmark.silent_s >= QUIET_S:
-            self.lost = f"the {one.called('server')} answers nothing"
+        if one.silent_s >= QUIET_S:
+            self.lost = f"the benchmark server{of} answers nothing"
         else:
-            ended = 0 if one.benchmark.running is None else one.benchmark.running.done
-            seconds = END_TIMEOUT_S + report_s(ended)
-            self.lost = f"the {one.called('server')} did not end a benchmark within {seconds:.0f} s"
+            seconds = END_TIMEOUT_S + report_s(0 if one.running is None else one.running.done)
+            self.lost = f"the benchmark server{of} did not end a benchmark within {seconds:.0f} s"
         return Answer(None, one.standstill or self.lost)
 
-    def _standstill(self, one: _Followed) -> str:
-        who = who_is_silent(one.benchmark.silent_s, one.benchmark.client_silent_s, self._silent_members())
+    def _standstill(self, one: _Benchmark) -> str:
+        client_s = 0.0 if one.latest is None else one.latest.client_silent_s  # at the server's last answer
         of = "" if one.client is None else f" of {one.client}"
+        who = who_is_silent(one.silent_s, client_s, self._silent_members())
         return f"no request{of} has ended for {one.course.silent_s:.0f} s: {who}"
 
     def report_deaths(self, deaths: Mapping[str, str]) -> None:
@@ -511,48 +511,37 @@ class Follower:
             self._reported_deaths.add(name)
             self._on_event("member_died", deaths[name], name)
 
-    def _cancel(self, one: _Followed) -> None:
+    def _cancel(self, one: _Benchmark) -> None:
         """End a running benchmark; on its own thread, since a stopped server does not answer."""
         try:
-            one.benchmark.cancel()
+            one.server.cancel()
         except RunError as error:
             self._progress.note(f"the benchmark could not be ended early: {error}")
 
 
 @dataclass(eq=False)
-class _Followed:
-    """A benchmark that is watched: of one of several clients, by its name, or of the only one."""
+class _Benchmark:
+    """A benchmark that is watched: of one of several clients, by its name, or of the only one.
+
+    The server's answer and its progress, of which ``latest`` is the last that is known, have a thread each, so that a
+    silent server blocks nothing. These end by themselves, the latter once it is ``over``: no end of the program waits
+    for them. ``answer`` is what became of it.
+    """
 
     client: str | None
     host: ClientHost | None
-    benchmark: _Benchmark
+    server: BenchmarkServer
+    request: tuple[str, Mapping[str, Any]]
     course: Course
     standstill: str | None = None
     warned: bool = False
     answer: Answer | None = None
+    latest: Progress | None = None
 
-    @property
-    def host_ended(self) -> bool:
-        return self.host is not None and not self.host.alive
-
-    def called(self, what: str) -> str:
-        """Its host or its server, in words."""
-        return f"benchmark {what}{'' if self.client is None else f' of {self.client}'}"
-
-
-class _Benchmark:
-    """A benchmark that the server runs; a silent server does not block the caller.
-
-    The answer and the progress have a thread each, which ends by itself: no end of the program waits for them.
-    """
-
-    def __init__(self, server: BenchmarkServer, path: str, body: Mapping[str, Any]) -> None:
-        self._server = server
-        self._request = path, body
-        self._answer: clock.Future[Answer] = clock.Future()
-        self._over = clock.Event()
+    def __post_init__(self) -> None:
+        self.received: clock.Future[Answer] = clock.Future()
+        self.over = clock.Event()
         self._answered_s = clock.monotonic()
-        self._latest: Progress | None = None
 
     def start(self) -> None:
         clock.Thread(target=self._run, name="benchmark", daemon=True).start()
@@ -560,52 +549,34 @@ class _Benchmark:
 
     def is_done(self, timeout_s: float) -> bool:
         try:
-            self._answer.exception(timeout=timeout_s)
+            self.received.exception(timeout=timeout_s)
         except TimeoutError:
             return False
         return True
 
-    def answer(self) -> Answer:
-        """The answer, once it has arrived; raises as the server's ``run`` does."""
-        return self._answer.result()
-
-    def cancel(self) -> None:
-        """End it early. Raises ``RunError`` if the server is gone."""
-        self._server.cancel()
-
     @property
-    def latest(self) -> Progress | None:
-        """The latest progress, also of one that has ended since; ``None`` before any is known."""
-        return self._latest
+    def host_ended(self) -> bool:
+        return self.host is not None and not self.host.alive
 
     @property
     def running(self) -> Progress | None:
         """The latest known progress; ``None`` before the benchmark runs."""
-        latest = self._latest
+        latest = self.latest
         return latest if latest is not None and latest.running else None
 
     @property
     def silent_s(self) -> float:
         return clock.monotonic() - self._answered_s
 
-    @property
-    def client_silent_s(self) -> float:
-        """How long the client had not reported to the server at its last answer."""
-        return 0.0 if self._latest is None else self._latest.client_silent_s
-
-    def close(self) -> None:
-        """Stop polling; a query in progress ends by its own deadline."""
-        self._over.set()
-
     def _run(self) -> None:
-        path, body = self._request
+        path, body = self.request
         try:
-            self._answer.set_result(self._server.run(path, body, body["runTimeout"] + ANSWER_MARGIN_S))
+            self.received.set_result(self.server.run(path, body, body["runTimeout"] + ANSWER_MARGIN_S))
         except BaseException as error:  # noqa: BLE001 - passed to the waiting thread
-            self._answer.set_exception(error)
+            self.received.set_exception(error)
 
     def _read(self) -> None:
-        while not self._over.is_set() and not self._answer.done():
-            if (progress := self._server.progress()) is not None:
-                self._latest, self._answered_s = progress, clock.monotonic()
-            self._over.wait(WATCH_INTERVAL_S)
+        while not self.over.is_set() and not self.received.done():
+            if (progress := self.server.progress()) is not None:
+                self.latest, self._answered_s = progress, clock.monotonic()
+            self.over.wait(WATCH_INTERVAL_S)
