@@ -1,13 +1,15 @@
-"""A running topology: hosts, links, the proof of the network, the cluster, the benchmark server."""
+"""A running topology: hosts, links, the proofs of the network, the cluster, the benchmark server."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from containernet_env.base import clock
+from containernet_env.base.clock import Moment
 from containernet_env.base.errors import ReservedFiles, RunError, text_of
 from containernet_env.base.files import root_of
 from containernet_env.base.programs import last_words
@@ -22,18 +24,19 @@ from containernet_env.hosts.counters import Pids
 from containernet_env.hosts.engine import EngineGoneError, EngineWatch
 from containernet_env.hosts.http import NamespaceConnection, UnixConnection
 from containernet_env.model.disruption import Targets
+from containernet_env.model.findings import PAUSE_NS
+from containernet_env.model.proof import Check, NetworkProof, named
 from containernet_env.model.proof import Moment as GateMoment
-from containernet_env.model.proof import NetworkProof
 from containernet_env.model.scenario import Scenario
-from containernet_env.model.usage import Leadership, leader_words
-from containernet_env.network.gate import Gate
+from containernet_env.model.usage import LATE_NS, Leadership, LinkStatistics, leader_words
+from containernet_env.network.gate import Gate, measure_gate
+from containernet_env.network.gate_plan import MARGIN_NS
 from containernet_env.network.rtt import Tolerance
 from containernet_env.results.capacity import capacity_of
 from containernet_env.results.floor import Floor
 from containernet_env.results.run_files import LinkFacts, Proof
 from containernet_env.runs.disruptor import Faults
 from containernet_env.runs.load import SERVER_ENTRY_POINT, SERVER_SOCKET, BenchmarkServer
-from containernet_env.runs.network_prover import NetworkProver, proved_text
 from containernet_env.runs.progress import OnEvent, RunProgress
 from containernet_env.runs.reuse import Change, all_fields
 from containernet_env.runs.target import Loader, Target, take_down
@@ -116,6 +119,16 @@ TCP_SYSCTLS = (
 )
 
 
+# How many times the network is measured if it seems wrong, or if the link emulator was paused meanwhile (for any
+# reason, as after SIGSTOP), lost frames by itself or was late by itself.
+_PROOFS = 3
+# After the last scenario members may still exchange pending data: maximum wait, and poll interval, until less than
+# this share of any link is used.
+_QUIET_S, _QUIET_LOOK_S, _QUIET_RATIO, _UNLIMITED_BPS = 3.0, 0.1, 0.02, 10**9
+# Where something is wrong: how often its counters are compared at most, and in what intervals.
+_CATCH_UP_LOOKS, _CATCH_UP_S = 10, 0.02
+
+
 OnProof = Callable[[Proof], None]
 
 
@@ -153,7 +166,7 @@ class Testbed(Target):
         self._servers: dict[str, BenchmarkServer] = {}
         self._trust: Trust | None = None
         self.gate_after: Gate | None = None
-        self._prover = NetworkProver(self, tolerance)
+        self._tolerance = tolerance
         self._failed = clock.Event()
         self._during = "while the hosts started"
         self._failing = clock.Lock()
@@ -179,7 +192,7 @@ class Testbed(Target):
         with self._listening:
             self.on_event(kind, text)
 
-    def keep_proof(self, proof: Proof) -> None:
+    def _keep_proof(self, proof: Proof) -> None:
         """Pass a proof of the network on; the last one is kept."""
         with self._listening:
             self._last_proof = proof
@@ -326,13 +339,14 @@ class Testbed(Target):
                 for host in self.hosts.values():
                     netns.forget_paths(host.pid)
                 self._event("links_changed", f"{len(change.links)} links, read back")
-                self.gate = self._prover.prove("change")
+                text = self._prove_network("change")
             else:
                 self.gate, proof = self.gate_after, self._last_proof
                 if self.gate is None or proof is None:
                     raise RunError("the network was not proved after the last scenario")
-                self.keep_proof(proof.model_copy(update={"moment": "before"}))
-            self._done(stage, "network_proved", self._proved_text(self.gate))
+                self._keep_proof(proof.model_copy(update={"moment": "before"}))
+                text = self._proved_text(self.gate)
+            self._done(stage, "network_proved", text)
 
     @property
     def why_unfit(self) -> str | None:
@@ -386,10 +400,10 @@ class Testbed(Target):
                 raise RunError(f"{plan.name}: TCP congestion control is {held}, not {plan.tcp_congestion_control}")
             self._congestion_control[plan.name] = held
 
-    def _broken(self) -> str | None:
-        """Why a wait during the bring-up cannot succeed. Raises ``Interrupted`` if a stop was requested."""
+    def _broken(self, names: Collection[str] | None = None) -> str | None:
+        """Why a wait cannot succeed, see ``gone``. Raises ``Interrupted`` if a stop was requested."""
         self.stop.check()
-        return self.gone()
+        return self.gone(names)
 
     def why(self, error: RunError) -> str:
         """Why a step has failed: a lost network or an ended host takes precedence as the cause of any other error."""
@@ -416,19 +430,147 @@ class Testbed(Target):
         if (reason := self.gone()) is not None:
             raise RunError(reason)
 
-    def _prove_network(self) -> str:
-        self.gate = self._prover.prove()
-        return self._proved_text(self.gate)
+    def _prove_network(self, moment: GateMoment = "before") -> str:
+        """Prove a network that has just been built, or changed; returns how. Raises ``RunError`` if it is wrong.
+
+        Where it was changed, the members run and send: see ``prove_again``.
+        """
+        busy = self._wait_until_quiet() if moment == "change" else None
+        gate = self._measured_gate(moment, list(self.hosts), busy)
+        if gate.proof.doubt is not None:
+            raise RunError(f"the network cannot be proved: {gate.proof.doubt}")
+        if not gate.proof.passed:
+            wrong = named(gate.proof.of("wrong"))
+            raise RunError(f"the network is not the one that was configured: {wrong}\n{gate.proof.render()}")
+        if unproved := gate.proof.of("unproved"):
+            self.progress.note(f"not proved: {named(unproved, reasons=True)}")
+        self.gate = gate
+        return self._proved_text(gate)
 
     def _proved_text(self, gate: Gate) -> str:
         return f"links by {self.net.link_backend}; {proved_text(gate.proof)}"
 
     def prove_again(self, moment: GateMoment) -> NetworkProof:
-        """See ``NetworkProver``."""
+        """Measure the network once more, between the living hosts; deviations of the network are no error here.
+
+        After the last scenario the members still run and send: it waits until little is sent, and if that does not
+        happen, deviations are reported as unproved. Raises ``RunError`` if it cannot be measured.
+        """
         self._during = "while the network was measured again"
         self.gate_after = None
-        self.gate_after = self._prover.prove_again(moment)
-        return self.gate_after.proof
+        with self.progress.stage("network") as stage:
+            living = [name for name, host in self.hosts.items() if host.alive]
+            gate = self.gate_after = self._measured_gate(moment, living, self._wait_until_quiet())
+            stage.done(f"{proved_text(gate.proof)} again")
+        return gate.proof
+
+    def _measured_gate(self, moment: GateMoment, hosts: Sequence[str], busy: str | None) -> Gate:
+        """A gate whose samples are the network's own: repeated if other causes spoilt them.
+
+        Other programs on a machine of few cores occasionally slow down a train, which looks like a lower rate. So a
+        deviation that only one gate has seen does not count: a wrong network is wrong again.
+        """
+        suspected: set[tuple[str, str]] = set()
+        for left in reversed(range(_PROOFS)):
+            gate = self._measure_gate(moment, hosts, busy)
+            spoiled = gate.spoiled or (None if gate.proof.passed else self._own_fault(gate.proof.of("wrong")))
+            if spoiled is None:
+                wrong = gate.proof.of("wrong")
+                seen = {(check.subject, check.kind) for check in wrong}
+                if not wrong or seen & suspected:
+                    return gate
+                suspected |= seen
+                spoiled = f"seemingly wrong: {named(wrong)}"
+            if left:
+                self.progress.note(f"{spoiled}: it is proved anew")
+        seems = f"; {gate.proof.text}" if not gate.proof.passed else ""
+        raise RunError(f"{spoiled}, {_PROOFS} times in a row: something else keeps this machine busy{seems}")
+
+    def _measure_gate(self, moment: GateMoment, hosts: Sequence[str], busy: str | None) -> Gate:
+        try:
+            if moment == "before":
+                self._check_emulator()
+            self.net.link_statistics(reset=True)
+            gate = measure_gate(
+                self.emulated.topology,
+                {name: self.hosts[name].pid for name in hosts},
+                links=self.net.links_kind,
+                moment=moment,
+                tolerance=self._tolerance,
+                hosts=hosts,
+                broken=lambda: self._broken(hosts),
+                dilation=self.emulated.dilation,
+            )
+            if (reason := self._broken(hosts)) is not None:
+                raise RunError(reason)
+        except RunError as error:
+            self._keep_proof(_proof(moment, [str(error) if moment == "after" else self.why(error)]))
+            raise
+        if busy is not None:
+            gate = replace(gate, proof=gate.proof.doubted(busy))
+        wrong, unproved = ([check.line for check in gate.proof.of(verdict)] for verdict in ("wrong", "unproved"))
+        self._keep_proof(_proof(moment, wrong, unproved, gate.to_json()))
+        return gate
+
+    def _check_emulator(self) -> None:
+        """Raise RunError if the emulator's own test at its start has failed: no link of it can be trusted."""
+        hello = self.net.link_backend_facts()
+        if not hello:
+            return
+        if not hello["self_test"]["passed"]:
+            reason = hello["self_test"]["reason"]
+            raise RunError(f"the link emulator does not keep its times on this machine: {reason}")
+        for fact, wanted, otherwise in (
+            ("realtime", True, "the link emulator got no real-time priority"),
+            ("kept_awake", True, "processors may fall into deep sleep and wake late"),
+            ("stamps", "kernel", "the kernel does not stamp frames, so they count as come when they are read"),
+        ):
+            if hello[fact] != wanted:
+                self.progress.note(f"{otherwise}: {hello[f'{fact}_reason']}")
+
+    def _wait_until_quiet(self) -> str | None:
+        """Wait until the hosts send little; returns how much they still send if that does not happen."""
+        rates = {
+            link.name: (link.spec.a_to_b.rate_bps or _UNLIMITED_BPS, link.spec.b_to_a.rate_bps or _UNLIMITED_BPS)
+            for link in self.plan.topology.links
+        }
+        until = clock.monotonic() + _QUIET_S
+        while True:
+            before = LinkStatistics(self.net.link_statistics())
+            clock.sleep(_QUIET_LOOK_S)
+            share, name = LinkStatistics(self.net.link_statistics()).busiest_since(before, rates)
+            if share <= _QUIET_RATIO:
+                return None
+            if clock.monotonic() > until:
+                return f"the hosts still filled {share:.0%} of {name}"
+            self.stop.check()
+
+    def _own_fault(self, wrong: Sequence[Check]) -> str | None:
+        """Events that the link emulator itself counted since its counters were reset, and that no link explains.
+
+        Queues are measured last: what the emulator delivers later than the plan's margin comes after the end.
+        """
+        seen = self._once_caught_up()
+        late_ns, often_late_ns = seen.lateness_max_ns or 0, seen.lateness_p99_ns or 0
+        if late_ns > PAUSE_NS:
+            return f"the link emulator was paused for {late_ns / 1e9:.1f} s while the network was proved"
+        for _, _, text in seen.own_losses():
+            return f"{text}, while the network was proved"
+        if late_ns > MARGIN_NS * self.emulated.dilation and all(check.kind == "queue" for check in wrong):
+            often_late_ns = late_ns
+        if often_late_ns > LATE_NS:
+            return f"the link emulator was late by {often_late_ns / 1e6:.1f} ms while the network was proved"
+        return None
+
+    def _once_caught_up(self) -> LinkStatistics:
+        """What the emulator has counted once it has handled the frames that waited for it, as after a pause."""
+        seen = LinkStatistics(self.net.link_statistics())
+        for _ in range(_CATCH_UP_LOOKS):
+            clock.sleep(_CATCH_UP_S)
+            before, seen = seen, LinkStatistics(self.net.link_statistics())
+            if seen.values.get("links") == before.values.get("links"):
+                break
+        return seen
 
     def _measure_sync(self) -> None:
         """Measure one member after the other, while no other process writes; some may not allow it."""
@@ -553,6 +695,27 @@ class Testbed(Target):
                 yield name, f"(no log: {error})\n"
         if (said := self.net.link_backend_log()) is not None:
             yield "link-emulator", said
+
+
+def proved_text(proof: NetworkProof) -> str:
+    """How much of a network is proved."""
+    return f"{len(proof.of('proved'))} of {len(proof.checks)} properties proved"
+
+
+def _proof(
+    moment: GateMoment, problems: list[str], unproved: Sequence[str] = (), found: Mapping[str, Any] | None = None
+) -> Proof:
+    """A proof made now; it has failed if there are problems."""
+    now = Moment.now()
+    return Proof(
+        at=now.at,
+        at_ns=now.at_ns,
+        moment=moment,
+        passed=not problems,
+        problems=problems,
+        unproved=list(unproved),
+        **(found or {"pairs": []}),
+    )
 
 
 class Standing:

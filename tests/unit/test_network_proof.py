@@ -15,7 +15,7 @@ from containernet_env.base.errors import RunError
 from containernet_env.model.proof import Check, NetworkProof, named
 from containernet_env.model.usage import LinkStatistics
 from containernet_env.results.run_files import Proof
-from containernet_env.runs import network_prover
+from containernet_env.runs import testbed as testbed_module
 from tests.unit.fakes import make_bed, raising
 
 ALLOWED = "0.040 ms early, 0.130 ms late"
@@ -42,7 +42,7 @@ class Gates:
         self.left = list(gates)
         self.hosts: list[list[str]] = []
         self.paused_ns = 0
-        monkeypatch.setattr(network_prover, "measure_gate", self.measure)
+        monkeypatch.setattr(testbed_module, "measure_gate", self.measure)
         bed.net.link_statistics = self.statistics
 
     def measure(self, topology: Any, pids: Any, *, moment: Any, hosts: list[str], **named: Any) -> Any:
@@ -162,8 +162,8 @@ def test_members_that_still_send_make_nothing_wrong_after_the_last_scenario(
     bed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bed.gates((LATE, 0, None))
-    monkeypatch.setattr(network_prover, "_QUIET_S", 0.0)
-    monkeypatch.setattr(network_prover, "_QUIET_LOOK_S", 0.0)
+    monkeypatch.setattr(testbed_module, "_QUIET_S", 0.0)
+    monkeypatch.setattr(testbed_module, "_QUIET_LOOK_S", 0.0)
     carried = iter([0, 10_000_000, 12_500_000, 25_000_000])
 
     def statistics(**options: Any) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def test_members_that_still_send_make_nothing_wrong_after_the_last_scenario(
     assert proof.passed and proof.checks[0].why == "the hosts still filled 100% of etcd3-s1"
     # A gate that fails leaves its reason.
     why = "the network's measurement took more than 12 s"
-    monkeypatch.setattr(network_prover, "measure_gate", raising(RunError(why)))
+    monkeypatch.setattr(testbed_module, "measure_gate", raising(RunError(why)))
     with pytest.raises(RunError, match=why):
         bed.prove_again("after")
     assert [(p.moment, p.passed, p.problems) for p in bed.proofs[1:]] == [("after", False, [why])]

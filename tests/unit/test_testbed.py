@@ -29,9 +29,7 @@ from containernet_env.model.usage import Leadership
 from containernet_env.network import rtt as prober_module
 from containernet_env.results.capacity import capacity_of
 from containernet_env.results.run_files import Proof
-from containernet_env.runs import network_prover
 from containernet_env.runs import testbed as testbed_module
-from containernet_env.runs.network_prover import NetworkProver
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.reuse import change_between
 from containernet_env.runs.sweep.design import design
@@ -136,10 +134,10 @@ UNSTAMPED = "the kernel does not stamp frames, so they count as come when they a
     ],
 )
 def test_what_the_emulator_did_not_get_is_told(bed: Any, missing: str, value: Any, reason: str, note: str) -> None:
-    bed._prover._check_emulator()
+    bed._check_emulator()
     assert bed.link_facts().link_emulator is None and bed.progress.notes == [], "links of the kernel"
     bed.net.hello = HELLO | ({missing: value, f"{missing}_reason": reason} if missing else {})
-    bed._prover._check_emulator()
+    bed._check_emulator()
     assert bed.link_facts().link_emulator["realtime"] is (missing != "realtime")
     assert bed.progress.notes == [f"{note}: {reason}"] * bool(missing)
 
@@ -261,7 +259,7 @@ def test_a_member_that_ends_during_the_proof_is_in_the_error_and_the_proof(
             raise RunError(broken())
         return SimpleNamespace(proof=NetworkProof("before", ()), to_json=lambda: {"pairs": []}, spoiled=None)
 
-    monkeypatch.setattr(network_prover, "measure_gate", measure_gate)
+    monkeypatch.setattr(testbed_module, "measure_gate", measure_gate)
     why = "etcd2 ended during the network's proof: killed by SIGKILL"
     with pytest.raises(RunError, match=f"^{why}$"):
         bed.up()
@@ -392,10 +390,10 @@ class Bed:
         )
         monkeypatch.setattr(testbed_module, "_NEWS_S", 0.01)
         monkeypatch.setattr(testbed_module.netns, "forget_paths", self.forgotten.append)
-        monkeypatch.setattr(network_prover, "_QUIET_LOOK_S", 0.0)
-        monkeypatch.setattr(NetworkProver, "_wait_until_quiet", lambda prover: None)
-        monkeypatch.setattr(NetworkProver, "_own_fault", lambda prover, wrong: None)
-        monkeypatch.setattr(network_prover, "measure_gate", self.measure)
+        monkeypatch.setattr(testbed_module, "_QUIET_LOOK_S", 0.0)
+        monkeypatch.setattr(testbed_module.Testbed, "_wait_until_quiet", lambda bed: None)
+        monkeypatch.setattr(testbed_module.Testbed, "_own_fault", lambda bed, wrong: None)
+        monkeypatch.setattr(testbed_module, "measure_gate", self.measure)
         self.wrong = False
         self.bed.hosts = self.hosts = {host.name: Host(host.name) for host in plan.hosts}
         self.cluster = SimpleNamespace(leadership=lambda: Leadership("etcd2", 3), deaths=dict)
@@ -469,7 +467,7 @@ def test_a_changed_network_that_is_wrong_or_too_busy_is_no_testbed(monkeypatch: 
     for found, words in ((None, wrong), (busy, f"cannot be proved: {busy}")):
         first, second = plans("link_delay=1ms,4ms")
         made, _ = left(first, monkeypatch)
-        monkeypatch.setattr(NetworkProver, "_wait_until_quiet", lambda prover, found=found: found)
+        monkeypatch.setattr(testbed_module.Testbed, "_wait_until_quiet", lambda bed, found=found: found)
         made.wrong = True
         with pytest.raises(RunError, match=words):
             turned(made, second)
@@ -507,7 +505,7 @@ def test_a_testbed_says_why_nothing_else_should_be_measured_on_it(monkeypatch: P
     made.bed.prove_again("after")
     made.cluster.deaths = lambda: {"etcd1": "etcd1 ended: exit status 2"}
     assert made.bed.why_unfit == "etcd1 ended: exit status 2"
-    monkeypatch.setattr(network_prover, "measure_gate", raising(RunError("no answer")))
+    monkeypatch.setattr(testbed_module, "measure_gate", raising(RunError("no answer")))
     made.cluster.deaths = dict
     with pytest.raises(RunError, match="no answer"):
         made.bed.prove_again("after")
