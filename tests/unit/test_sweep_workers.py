@@ -12,7 +12,6 @@ import platform
 import signal
 import stat
 import threading
-import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, InvalidStateError
@@ -544,18 +543,6 @@ def test_a_run_directory_that_is_not_what_was_sent_is_told_and_goes_nowhere_else
         assert found is not None and words in found and out.read_text() == "rows", name
         written = [path for path in folder.rglob("*") if path.is_file() and path != out]
         assert all(path.parent == out.with_suffix(".runs") / RUN and path.name in files for path in written), name
-
-
-def test_files_of_killed_workers_go_with_the_next_one(tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(assets, "own", lambda: tmp_path / "cache")
-    home = tmp_path / "cache" / "workers"
-    dead = home / f"{uuid.UUID(int=1)}_1_1"
-    (dead / "dask-scratch-space").mkdir(parents=True)
-    (home / "somebody's").mkdir()
-    with worker._scratch() as folder:
-        assert sorted(home.iterdir()) == sorted([folder, home / "somebody's"])
-        (folder / "file").touch()
-    assert list(home.iterdir()) == [home / "somebody's"]
 
 
 # --- which schedulers sweeps and workers go to ------------------------------------------------------------------------

@@ -35,7 +35,6 @@ from containernet_env.base.release import VERSION
 from containernet_env.base.work import STOP_SIGNALS, Stop
 from containernet_env.config.plan import PlannedScenario, PlanOptions
 from containernet_env.config.scenarios import ScenarioSet
-from containernet_env.hosts import owner
 from containernet_env.model.config import Config
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.network.rtt import Tolerance
@@ -203,7 +202,6 @@ class Task:
 
     @property
     def run(self) -> str:
-        """The short id of the run."""
         return self.options.run_id
 
 
@@ -395,29 +393,14 @@ def serve(scheduler: Scheduler, note: Callable[[str], object]) -> int:
         for name in clean.remove_leftovers().removed:
             note(f"removed {name}, left behind by a killed run")
     try:
-        with _scratch() as folder:
-            return asyncio.run(_served(scheduler, str(folder), note))
+        # For Dask's own files; it removes those of workers that were killed.
+        folder = assets.make() / "workers"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return asyncio.run(_served(scheduler, str(folder), note))
     finally:
         RUNNING.end()
         while RUNNING.stops:
             clock.sleep(_POLL_S)
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    """A folder for Dask's own files; those of workers that were killed are removed."""
-    home = assets.make() / "workers"
-    home.mkdir(mode=0o700, exist_ok=True)
-    for path in home.iterdir():
-        by = path.name.replace("_", "/")
-        if owner.is_owner(by) and not owner.is_alive(by):
-            shutil.rmtree(path, ignore_errors=True)
-    folder = home / owner.current().replace("/", "_")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _served(scheduler: Scheduler, folder: str, note: Callable[[str], object]) -> int:
