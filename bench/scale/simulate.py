@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.work import Stop
+from containernet_env.base.work import RemainingTime, Stop
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.results.columns import COLUMNS, NOT_APPLICABLE
 from containernet_env.results.csv_file import ResultsFile
 from containernet_env.runs.sweep.design import Cell, Design
-from containernet_env.runs.sweep.jobs import Begin, Course, Job, Roster, SweepProgress, Tally, Terms
+from containernet_env.runs.sweep.jobs import Begin, Course, Job, Roster, SweepProgress, Terms
 
 _AT = "2026-11-22T00:00:00.000Z"
 _EMPTY = dict.fromkeys(COLUMNS, NOT_APPLICABLE)
@@ -49,7 +49,7 @@ class Told(SweepProgress):
         """See ``SweepProgress``."""
         self.notes.append(text)
 
-    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, tally: Tally) -> None:
+    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, tally: RemainingTime) -> None:
         """See ``SweepProgress``."""
         self.ended += 1
 

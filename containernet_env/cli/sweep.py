@@ -42,10 +42,11 @@ from containernet_env.results.capacity import carried
 from containernet_env.runs import machine
 
 if TYPE_CHECKING:
+    from containernet_env.base.work import RemainingTime
     from containernet_env.model.outcome import ScenarioOutcome
     from containernet_env.network.rtt import Tolerance
     from containernet_env.runs.sweep.design import Cell
-    from containernet_env.runs.sweep.jobs import Placement, Tally
+    from containernet_env.runs.sweep.jobs import Placement
     from containernet_env.runs.sweep.runner import Counts, Sweep
 
 _SHOWN_SHORT = 20
@@ -131,7 +132,7 @@ class SweepLines(StageLines):
         values = ", ".join(f"{name}={value}" for name, value in cells[0].coordinates)
         self.show_running(f"bringing up a testbed for {len(cells)} cells ({values or 'as in the file'})")
 
-    def cell_began(self, cell: Cell, repetition: int, tally: Tally) -> None:
+    def cell_began(self, cell: Cell, repetition: int, tally: RemainingTime) -> None:
         self._began = self._shown = clock.monotonic()
         left = f"about {seconds_text(tally.left_s)} left"
         self._running = f"[{tally.done}/{tally.all}] {cell.text} #{repetition}, {left}"
@@ -144,7 +145,7 @@ class SweepLines(StageLines):
             failed = f", {errors:,} failed" if errors else ""
             self.show_running(f"{self._running}: {done:,} answers in {seconds_text(now - self._began)}{failed}")
 
-    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, tally: Tally) -> None:
+    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, tally: RemainingTime) -> None:
         left = f"about {seconds_text(tally.left_s)} left" if tally.done < tally.all else "the last one"
         line = f"[{tally.done}/{tally.all}] {cell.text} #{repetition}  {figures_text(outcome)}  ({left})"
         style = "red" if outcome.error is not None else "yellow" if doubt_text(outcome) else ""
@@ -163,13 +164,13 @@ class JsonLines:
     def bed_began(self, cells: Sequence[Cell], repetition: int) -> None:
         json_line("testbed_began", cells=[cell.identity for cell in cells], repetition=repetition)
 
-    def cell_began(self, cell: Cell, repetition: int, tally: Tally) -> None:
+    def cell_began(self, cell: Cell, repetition: int, tally: RemainingTime) -> None:
         json_line("cell_began", **_of_cell(cell, repetition, tally))
 
     def cell_progress(self, done: int, errors: int) -> None:
         pass
 
-    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, tally: Tally) -> None:
+    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, tally: RemainingTime) -> None:
         json_line(
             "cell_ended",
             **_of_cell(cell, repetition, tally),
@@ -185,7 +186,7 @@ class JsonLines:
         """Nothing is shown that has to be taken away."""
 
 
-def _of_cell(cell: Cell, repetition: int, tally: Tally) -> dict[str, Any]:
+def _of_cell(cell: Cell, repetition: int, tally: RemainingTime) -> dict[str, Any]:
     left_s = round(tally.left_s, 1)
     return {**cell.values, "repetition": repetition, "done": tally.done, "all": tally.all, "left_s": left_s}
 

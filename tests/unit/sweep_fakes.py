@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from containernet_env.base.work import Stop
+from containernet_env.base.work import RemainingTime, Stop
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.runs.load import Answer
 from containernet_env.runs.sweep import runner
 from containernet_env.runs.sweep.design import design
-from containernet_env.runs.sweep.jobs import SweepProgress, Tally
+from containernet_env.runs.sweep.jobs import SweepProgress
 from containernet_env.runs.sweep.ledger import journal_of
 from containernet_env.runs.sweep.runner import Counts, Request, Sweep
 from containernet_env.runs.sweep.worker import TlsFiles
@@ -41,18 +41,18 @@ class Notes(SweepProgress):
         self.notes: list[str] = []
         self.began: list[tuple[str, int]] = []
         self.ended: list[tuple[str, int]] = []
-        self.tallies: list[Tally] = []
+        self.tallies: list[tuple[int, float]] = []
         self.on_ended = on_ended
 
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def cell_began(self, cell: Any, repetition: int, tally: Tally) -> None:
+    def cell_began(self, cell: Any, repetition: int, tally: RemainingTime) -> None:
         self.began.append((cell.identity, repetition))
 
-    def cell_ended(self, cell: Any, repetition: int, outcome: ScenarioOutcome, tally: Tally) -> None:
+    def cell_ended(self, cell: Any, repetition: int, outcome: ScenarioOutcome, tally: RemainingTime) -> None:
         self.ended.append((cell.identity, repetition))
-        self.tallies.append(tally)
+        self.tallies.append((tally.done, tally.left_s))
         self.on_ended()
 
 

@@ -37,17 +37,11 @@ class Job:
     repetition: int
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """A sweep's progress: settled measurements, and their total; ``left_s`` is derived from the durations so far."""
-
-    done: int
-    all: int
-    left_s: float
-
-
 class SweepProgress(Protocol):
-    """Receives the course of a sweep, and must not raise; a class that inherits from it need not have every method."""
+    """Receives the course of a sweep, and must not raise; a class that inherits from it need not have every method.
+
+    ``tally`` has the settled measurements, their total, and the time that is left by the durations so far.
+    """
 
     def note(self, text: str) -> None:
         """A message for the user."""
@@ -56,7 +50,7 @@ class SweepProgress(Protocol):
         """A testbed is brought up for these cells, which are measured in this order."""
         return
 
-    def cell_began(self, cell: Cell, repetition: int, tally: Tally) -> None:
+    def cell_began(self, cell: Cell, repetition: int, tally: RemainingTime) -> None:
         """A cell's load begins."""
         return
 
@@ -64,7 +58,7 @@ class SweepProgress(Protocol):
         """Number of answers of the running cell."""
         return
 
-    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, tally: Tally) -> None:
+    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, tally: RemainingTime) -> None:
         """Its row is on disk."""
         return
 
@@ -97,10 +91,6 @@ class Course(Silent):
     _began_s: float = field(default_factory=lambda: clock.monotonic())  # tests replace the clock's names
     _failures: list[tuple[str, Cell]] = field(default_factory=list)
 
-    @property
-    def _tally(self) -> Tally:
-        return Tally(self._remaining.done, self._remaining.all, self._remaining.left_s)
-
     def _cell(self, scenario: Scenario) -> Cell:
         return next(cell for cell in self.job.cells if cell.scenario.name == scenario.name)
 
@@ -118,7 +108,7 @@ class Course(Silent):
 
     def scenario_started(self, planned: PlannedScenario) -> None:
         cell = self._cell(planned.scheduled.scenario)
-        self._progress.cell_began(cell, self.job.repetition, self._tally)
+        self._progress.cell_began(cell, self.job.repetition, self._remaining)
 
     def scenario_progress(self, done: int, errors: int) -> None:
         self._progress.cell_progress(done, errors)
@@ -132,7 +122,7 @@ class Course(Silent):
             self._failures.append((outcome.error or "", cell))
             self.report_failures()
         self._remaining.ended(cell.estimated_s)
-        self._progress.cell_ended(cell, self.job.repetition, outcome, self._tally)
+        self._progress.cell_ended(cell, self.job.repetition, outcome, self._remaining)
 
     def report_failures(self) -> None:
         """Report failures of the testbed (not of the store), which no row contains, unless already reported."""
