@@ -23,7 +23,6 @@ from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import scenarios_text, topology_text
 from containernet_env.model.findings import Finding, of_all_clients
 from containernet_env.model.load_result import LoadResult
-from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import CLIENT_SEEDS, EACH_CLIENT
 from containernet_env.model.usage import Consumers, Consumption, Usage
 from containernet_env.report import tables
@@ -394,32 +393,15 @@ def test_a_client_that_ends_has_the_reason_in_its_row_and_the_others_keep_theirs
     ], "the figures of all lack those of one"
 
 
-def test_a_client_that_is_late_has_no_figures_and_the_row_of_all_fails(tmp_path: Path) -> None:
-    late = "it was ready 2ms after its configured start"
-
-    def strike(run: Run) -> None:
-        run.machine.late["client-us"] = late
-
-    run, status = run_of(tmp_path, WRITE, strike=strike)
-    assert status == 1
+def test_a_client_that_is_late_has_no_figures_and_fails_the_row_of_all_by_no_fault_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, of_testbed, keep = "it was ready 2ms after its configured start", list[bool](), Keeper.keep
+    monkeypatch.setattr(Keeper, "keep", lambda *held: (of_testbed.append(held[1].testbed_failed), keep(*held))[1])
+    run, status = run_of(tmp_path, WRITE, strike=lambda run: run.machine.late.update({"client-us": late}))
+    assert status == 1 and of_testbed == [True]
     found = [(row["Client"], row["Error"], row["Requests/sec"] != "-") for row in run.files.rows()]
     assert found == [("client-eu", "-", True), ("client-us", late, False), ("all", f"client-us: {late}", True)]
-
-
-def test_a_client_that_is_late_is_no_failure_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, keep = list[ScenarioOutcome](), Keeper.keep
-
-    def note(keeper: Keeper, outcome: ScenarioOutcome, row_of: Callable[[ScenarioOutcome], dict[str, str]]) -> Any:
-        kept.append(outcome)
-        return keep(keeper, outcome, row_of)
-
-    monkeypatch.setattr(Keeper, "keep", note)
-
-    def strike(run: Run) -> None:
-        run.machine.late["client-us"] = "it was ready 2ms after its configured start"
-
-    run_of(tmp_path, WRITE, strike=strike)
-    assert [outcome.testbed_failed for outcome in kept if outcome.error is not None] == [True]
 
 
 def test_a_dilated_run_has_each_row_in_emulated_time(tmp_path: Path) -> None:

@@ -183,13 +183,6 @@ def test_living_members_alone_are_asked_and_one_that_is_to_be_asked_and_dead_lea
     assert [body.get("targetMember") for _, body in bench.server.asked] == [None, None, "etcd3:2379"]
 
 
-def test_nothing_is_begun_on_a_dead_network_nor_goes_on_where_it_is_not_the_cluster_that_was_lost() -> None:
-    bench = Bench(write("a"), read("b"), write("c"))
-    bench.fail(GONE)
-    assert not bench.matrix.run(1)
-    assert (bench.errors(), bench.server.asked) == ([f"not run: {GONE}"] * 3, [])
-
-
 QUORUM = "etcd1 was OOM-killed; etcd3 was OOM-killed"
 
 

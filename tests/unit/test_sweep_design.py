@@ -24,7 +24,7 @@ from containernet_env.config.writer import schema_of
 from containernet_env.model.findings import OF_THE_MACHINE, RULES
 from containernet_env.model.scenario import MAX_SCENARIOS
 from containernet_env.runs.sweep import design as design_module
-from containernet_env.runs.sweep.design import Combination, Design, design, expand, link_seed
+from containernet_env.runs.sweep.design import Combination, Design, design, expand
 from containernet_env.runs.sweep.ledger import is_narrow, result_of
 from tests.unit.fakes import CONFIG, CONFIGS
 
@@ -149,16 +149,6 @@ def test_the_place_of_a_cell_says_nothing_of_its_values() -> None:
                 places.setdefault(coordinate, []).append(place)
     for coordinate, found in places.items():
         assert abs(sum(found) / len(found) - (count - 1) / 2) < count / 15, coordinate
-
-
-def test_each_repetition_has_seeds_of_its_own(tmp_path: Path) -> None:
-    found = made(tmp_path)
-    bed = found.beds[0]
-    plans = [bed.plan_of(bed.cells[:2], number, link_seed(5, number), found.choices) for number in (1, 4)]
-    assert [plan.options.seed for plan in plans] == [5, 8]
-    assert [[item.scheduled.load_seed for item in plan.scenarios] for plan in plans] == [[0, 0], [3, 3]]
-    assert [[item.scheduled.repetition for item in plan.scenarios] for plan in plans] == [[1, 1], [4, 4]]
-    assert [item.scheduled.identity for item in plans[1].scenarios] == [cell.scenario_hash for cell in bed.cells[:2]]
 
 
 def test_an_interval_is_narrow_on_both_sides() -> None:

@@ -135,7 +135,10 @@ UNSTAMPED = "the kernel does not stamp frames, so they count as come when they a
 )
 def test_what_the_emulator_did_not_get_is_told(bed: Any, missing: str, value: Any, reason: str, note: str) -> None:
     bed._check_emulator()
-    assert bed.link_facts().link_emulator is None and bed.progress.notes == [], "links of the kernel"
+    facts = bed.link_facts()
+    assert (facts.network, facts.network_version, facts.network_commit) == ("containernet", "3.0", "c0ffee")
+    assert facts.docker_sdk == docker.__version__
+    assert facts.link_emulator is None and bed.progress.notes == [], "links of the kernel"
     bed.net.hello = HELLO | ({missing: value, f"{missing}_reason": reason} if missing else {})
     bed._check_emulator()
     assert bed.link_facts().link_emulator["realtime"] is (missing != "realtime")
@@ -277,12 +280,6 @@ def test_nobody_waits_for_a_leader_on_a_dead_network(monkeypatch: Patch) -> None
         cluster.start(lambda: next(news))
     assert clock.monotonic() < 1001
     cluster.close()
-
-
-def test_the_record_says_what_the_hosts_and_links_were_made_by(bed: Any) -> None:
-    facts = bed.link_facts()
-    assert (facts.network, facts.network_version, facts.network_commit) == ("containernet", "3.0", "c0ffee")
-    assert facts.docker_sdk == docker.__version__
 
 
 def test_what_the_system_refuses_is_told_with_its_own_remedy(monkeypatch: Patch) -> None:
