@@ -82,7 +82,8 @@ class ExternalTestbed(Target):
         self.cluster = external_access.cluster_of(self.plan.config, self._own)
         self._closing.append(self.cluster.close)
         with self.progress.stage("cluster") as stage:
-            look = self._look = external_access.usable(self.cluster, self.plan.config)
+            look = self._look = external_access.inspect(self.cluster, self.plan.config)
+            external_access.require_usable(look, self.plan.config)
             self.led_at_start = look.leadership
             external_access.clean_up(self.plan.config, look.identity, self._report_cleaned, self.progress.note)
             if count := persistently(self.cluster.keys, external_access.AGAIN_S):

@@ -104,13 +104,6 @@ def inspect(cluster: ExternalCluster[Any], config: Config) -> ClusterLook:
     return looks[-1]
 
 
-def usable(cluster: ExternalCluster[Any], config: Config) -> ClusterLook:
-    """Check a cluster before it is measured. Raises ``RunError`` with all obstacles."""
-    look = inspect(cluster, config)
-    require_usable(look, config)
-    return look
-
-
 def refuse(reason: str | None, before: str = "") -> None:
     """Raise ``RunError`` for a reason why a cluster cannot be loaded, if there is one."""
     if reason is not None:

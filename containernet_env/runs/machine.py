@@ -93,7 +93,6 @@ def filesystem(place: str | None, root: Path = _ROOT) -> str | None:
 
 
 def memory_bytes() -> int:
-    """All of it."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

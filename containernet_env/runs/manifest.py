@@ -91,7 +91,6 @@ def flags_of(options: PlanOptions, tolerance: Tolerance | None) -> Flags:
 
 
 def program_facts() -> ProgramFacts:
-    """This program."""
     return ProgramFacts(
         version=VERSION,
         commit=version.commit(),

@@ -157,7 +157,6 @@ class Observer:
         return self._sampler is not None
 
     def start(self) -> None:
-        """Start sampling."""
         if self._sampler is not None:
             self._sampler.start()
 

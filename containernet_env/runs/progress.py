@@ -50,11 +50,9 @@ class Silent(RunProgress):
 
     @contextmanager
     def stage(self, name: str, seconds: float | None = None) -> Iterator[Stage]:
-        """See ``Progress``."""
         yield Stage()
 
-    def note(self, text: str) -> None:
-        """See ``Progress``."""
+    def note(self, text: str) -> None: ...
 
 
 _TOLD = ("note", "matrix_started", "scenario_started", "probe_started", "scenario_progress", "scenario_ended")
@@ -76,7 +74,7 @@ class Guarded(Silent):
 
     @contextmanager
     def stage(self, name: str, seconds: float | None = None) -> Iterator[Stage]:
-        """See ``Progress``; an exception of the work in it passes."""
+        """An exception of the work in it passes."""
         shown, stage = ExitStack(), Stage()  # the former gets the exception, too
 
         def begin() -> None:

@@ -102,7 +102,6 @@ class Target(ABC):
 
     @property
     def member_timeout_s(self) -> float:
-        """See ``stores.store.Timing``."""
         return self.plan.timing.member_timeout_s
 
     def settled_failure(self) -> str | None:

@@ -73,7 +73,6 @@ class LinkWatch:
         self._thread = clock.Thread(target=self._run, name="link-watch", daemon=True)
 
     def start(self) -> None:
-        """Start pinging."""
         self._thread.start()
 
     def close(self) -> None:
@@ -207,7 +206,6 @@ class Testbed(Target):
         return UnixConnection(client, SERVER_SOCKET, self.hosts[client].pid)
 
     def loader(self, client: str | None) -> Loader:
-        """See ``Target``."""
         name = client or self.client_host.name
         return self.hosts[name], self._servers[name]
 
@@ -683,7 +681,7 @@ class Testbed(Target):
         )
 
     def logs(self) -> Iterator[tuple[str, str]]:
-        """See ``Target``; also of the link backend, if it is a program."""
+        """Also of the link backend, if it is a program."""
         gone: EngineGoneError | None = None
         for name, host in self.hosts.items():
             try:

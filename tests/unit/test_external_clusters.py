@@ -31,7 +31,7 @@ from containernet_env.model.scenario import ALPHABET, Keys
 from containernet_env.model.usage import Leadership
 from containernet_env.runs import external_access
 from containernet_env.runs.external import LocalServer
-from containernet_env.runs.external_access import usable
+from containernet_env.runs.external_access import inspect, require_usable
 from containernet_env.stores.external import ExternalCluster, OwnKeys
 from containernet_env.stores.zookeeper import MARK
 from tests.simulated_time import START_NS, World, simulated
@@ -186,12 +186,12 @@ def test_keys_that_are_there_are_found_as_far_as_they_can_be(network: Network, t
     # One refusal does not end a run before its load, and `check` neither.
     config, one.refusals = config_of(tmp_path, SERVICE, [one.url]), 1
     one.values.clear()
-    assert usable(held, config).problems == []
+    require_usable(inspect(held, config), config)
     one.refusals = 1
     assert render_endpoints(config, Console(file=StringIO()))
     one.statuses["GET"] = 503
     with pytest.raises(RunError, match="answers with a status neither of a get"):
-        usable(held, config)
+        require_usable(inspect(held, config), config)
 
 
 # --- the write that is tried ------------------------------------------------------------------------------------------

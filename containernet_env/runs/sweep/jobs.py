@@ -101,7 +101,7 @@ class Course(Silent):
         return self
 
     def note(self, text: str) -> None:
-        """See ``Progress``; shown once, whichever machine it comes from first."""
+        """Shown once, whichever machine it comes from first."""
         if text not in self._noted:
             self._noted.add(text)
             self._progress.note(f"{self.place}: {text}" if self.place else text)

@@ -116,7 +116,6 @@ class Journal:
             raise UsageError(f"{path} is that of a sweep that is on: let it end, or choose another file")
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._fd)
 
     def add(self, kind: str, *lines: Mapping[str, Any]) -> None:
@@ -219,7 +218,6 @@ class Ledger:
             self.add(cell, repetition, tried)
 
     def add(self, cell: str, repetition: int, tried: Tried) -> None:
-        """Add one measurement."""
         self._tried.setdefault(cell, {}).setdefault(repetition, []).append(tried)
 
     def forgive(self, store: bool) -> None:

@@ -215,7 +215,6 @@ class Sweep:
         return number, seconds
 
     def counts(self) -> Counts:
-        """The measurements so far."""
         last = (self.ledger.last(cell, block) for cell in self._cells for block in range(1, self.most + 1))
         found = [tried for tried in last if tried is not None]
         results = Counter(tried.result for tried in found)

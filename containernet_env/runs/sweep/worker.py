@@ -278,7 +278,7 @@ class _Forwarded(Silent):
         self._send("scenario_started", planned, None)
 
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:
-        """See ``RunProgress``: by now its row is on this machine's disk."""
+        """By now its row is on this machine's disk."""
         self._outcomes.append(outcome)
         row = None
         if was_measured(outcome) and len(rows := rows_after(self._out)) > self._rows:

@@ -95,7 +95,7 @@ class Workers(Placement):
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """See ``Placement``: versions are compared before anything is measured."""
+        """Versions are compared before anything is measured."""
         self._scheduler.reach()
         try:
             client = Client(
@@ -336,7 +336,6 @@ class Workers(Placement):
             self._note(f"what {course.place} says of {len(returned.rows)} rows since is not kept: {error}")
 
     def _say(self, text: str) -> None:
-        """Show a note once."""
         if text not in self._noted:
             self._noted.add(text)
             self._note(text)
