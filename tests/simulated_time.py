@@ -514,7 +514,7 @@ def simulated(seeds: int = 1, preempt: float = 0.0) -> Callable[[Callable[P, Non
                 call = functools.partial(test, *args, **kwargs, **({"world": world} if wants else {}))
                 replayed(world, call)
 
-        run.__signature__ = inspect.Signature(list(takes.values()))  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature(list(takes.values()))
         return run
 
     return decorate

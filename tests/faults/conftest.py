@@ -50,7 +50,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.failed:
         _outcomes[cell] = "failed"
     elif report.skipped and before == "passed":
-        _outcomes[cell] = str(report.longrepr[2]).removeprefix("Skipped: ")  # type: ignore[index]
+        _outcomes[cell] = str(report.longrepr[2]).removeprefix("Skipped: ")
     if report.when == "teardown":  # the last phase: a test that was interrupted has no result
         _ended.add(cell)
 

@@ -80,7 +80,7 @@ def echo_beside_a_flow() -> Mapping[str, float]:
     found = {}
     for mbps in (10, 100):
         for uplink in ("host", "network"):
-            with emulated(_limited(mbps, uplink)) as (_, pids):  # type: ignore[arg-type]
+            with emulated(_limited(mbps, uplink)) as (_, pids):
                 found[f"{mbps} Mbit/s, queue of the {uplink}"] = _beside_a_flow(pids)
     return found
 

@@ -28,7 +28,7 @@ class Star:
 
     def gate(self, **more: object) -> Gate:
         """One gate over it; the prober is the product's own."""
-        return measure_gate(self.topology, self.pids, links="emulator", **more)  # type: ignore[arg-type]
+        return measure_gate(self.topology, self.pids, links="emulator", **more)
 
     def unread(self) -> int:
         """How many frames the kernel dropped since the emulator read too slowly."""

@@ -125,7 +125,7 @@ def test_order_is_kept_unless_reordering_is_configured() -> None:
     for reorder in (False, True):
         direction = DirectionSpec(5 * MS, jitter=Jitter("uniform", 5 * MS, reorder))
         with emulated(LinkSpec(direction, DirectionSpec())) as (_, pids):
-            eventually(lambda pids=pids: answers(*pids, ADDRESSES[1]), "an answer")  # type: ignore[misc]
+            eventually(lambda pids=pids: answers(*pids, ADDRESSES[1]), "an answer")
             numbers = received(pids, lossless=True)
         assert len(numbers) == DATAGRAMS
         assert (numbers == sorted(numbers)) is not reorder

@@ -184,8 +184,8 @@ def both_ways(rate_bps: int, uplink: Uplink | None = None) -> LinkSpec:
 def test_a_sender_of_datagrams_has_to_wait_as_by_a_real_network_card() -> None:
     waits = {}
     for uplink in ("host", "network"):
-        with emulated(both_ways(MBIT, uplink)) as (_, pids), datagrams(*pids, timeout_s=0) as (here, _):  # type: ignore[arg-type]
-            eventually(lambda pids=pids: answers(*pids, ADDRESSES[1]), "an answer")  # type: ignore[misc]
+        with emulated(both_ways(MBIT, uplink)) as (_, pids), datagrams(*pids, timeout_s=0) as (here, _):
+            eventually(lambda pids=pids: answers(*pids, ADDRESSES[1]), "an answer")
             waits[uplink] = 0
             for _ in range(500):
                 try:

@@ -117,7 +117,7 @@ def test_rtts_through_a_switch_are_no_shorter_than_configured(net: Containernet)
         check_not_early(one.pid, other.IP(), 12_000_000)
 
 
-class Router(Host):  # type: ignore[misc]
+class Router(Host):
     """As Mininet's examples have it."""
 
     def config(self, **params: Any) -> Any:
@@ -221,7 +221,7 @@ def test_an_address_is_its_hosts_until_that_has_another(net: Containernet) -> No
 
 
 def test_a_topology_object(net: Containernet) -> None:
-    class Pair(Topo):  # type: ignore[misc]
+    class Pair(Topo):
         def build(self, **_options: Any) -> None:
             self.addSwitch("s1")
             for name in ("h1", "h2"):

@@ -46,7 +46,7 @@ def changed(names: Sequence[str] | None = None, **values: object) -> Fault:
     """A fault: these fields of these directions (default: all) are others."""
 
     def fault(name: str, spec: DirectionSpec) -> DirectionSpec:
-        return replace(spec, **values) if names is None or name in names else spec  # type: ignore[arg-type]
+        return replace(spec, **values) if names is None or name in names else spec
 
     return fault
 

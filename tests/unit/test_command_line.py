@@ -41,7 +41,7 @@ from containernet_env.runs.labs import Lab
 MS, MBIT = 10**6, 10**6
 
 
-class FakeHost(Host):  # type: ignore[misc]
+class FakeHost(Host):
     """A host with one interface and nothing behind it."""
 
     def __init__(self, name: str, pid: int, address: str) -> None:
@@ -152,7 +152,7 @@ def test_a_failed_command_ends_no_session_of_mininets_own_command_line(
 # --- Mininet's measurements, from outside -----------------------------------------------------------------------------
 
 
-class Measured(LiveLinks, Mininet):  # type: ignore[misc]
+class Measured(LiveLinks, Mininet):
     """Three hosts, of which the last has ended."""
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ def open_gate(root: Path) -> None:
     host: Any = SimpleNamespace(name="etcd1", pid=1, alive=True, ending=lambda words: None, logs=lambda tail: "")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "root_of", lambda pid: root)
-        EtcdMember(MemberPlace(host, "10.0.0.1", SimpleNamespace())).start(deadline=0.0)  # type: ignore[arg-type]
+        EtcdMember(MemberPlace(host, "10.0.0.1", SimpleNamespace())).start(deadline=0.0)
 
 
 # What root does in a container, and the path where it does.

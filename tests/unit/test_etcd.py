@@ -313,13 +313,12 @@ class Answers:
         return bytes(answer)
 
     def open(self, port: int, *, timeout_s: float) -> Any:
-        raise RunError("nobody listens")
+        raise RunError("connection refused")
 
 
 def observed(*members: tuple[Answers, str | None]) -> dict[str, MemberActivity]:
     places: list[Any] = [
-        MemberPlace(FakeHost(f"etcd{n}", log=log), "10.0.0.1", answers)  # type: ignore[arg-type]
-        for n, (answers, log) in enumerate(members, 1)
+        MemberPlace(FakeHost(f"etcd{n}", log=log), "10.0.0.1", answers) for n, (answers, log) in enumerate(members, 1)
     ]
     return dict(Observation([EtcdMember(place) for place in places]).end().members)
 
@@ -359,9 +358,9 @@ def test_a_warning_while_it_is_observed_counts(monkeypatch: pytest.MonkeyPatch) 
 
 @simulated()
 def test_a_member_that_gives_no_profile_says_why() -> None:
-    made = Profiling(Answers(RunError("refused")), etcd.CLIENT_PORT, ("cpu", "mutex"))  # type: ignore[arg-type]
+    made = Profiling(Answers(RunError("refused")), etcd.CLIENT_PORT, ("cpu", "mutex"))
     made.begin()
     made.end()
     cpu, mutex = made.profiles()
     made.close()
-    assert (cpu.problem, mutex.problem, mutex.data) == ("nobody listens", "refused", b"")
+    assert (cpu.problem, mutex.problem, mutex.data) == ("connection refused", "refused", b"")

@@ -180,7 +180,7 @@ def test_what_is_no_member_of_etcd_or_a_learner_is_an_error_and_no_traceback(tmp
     for answer in (*answers, {"header": {"member_id": "1"}, "raftTerm": "x"}):
         connection: Any = SimpleNamespace(request_json=lambda *_, answer=answer, **__: answer, host="", authority="")
         with pytest.raises(RunError, match="is it a member of etcd"):
-            EtcdMember(MemberPlace(host, "10.0.0.1", connection)).status()  # type: ignore[arg-type]
+            EtcdMember(MemberPlace(host, "10.0.0.1", connection)).status()
         with pytest.raises(RunError, match="without a token"):
             LoggedIn(connection, Login("bench", "secret")).log_in()
     config, header = config_of(tmp_path, "etcd", ["http://10.0.0.9:2379"]), {"cluster_id": "1", "member_id": "2"}

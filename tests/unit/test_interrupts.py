@@ -81,7 +81,7 @@ def after_its_answer(bench: Bench) -> None:
             press()
         return Leadership("etcd1", 2)
 
-    bench.cluster.leadership = leadership  # type: ignore[method-assign]
+    bench.cluster.leadership = leadership
 
 
 def by(error: Exception) -> Callable[[Bench], object]:
@@ -91,7 +91,7 @@ def by(error: Exception) -> Callable[[Bench], object]:
 def where_the_engine_is_gone(bench: Bench) -> None:
     """The question whether the cluster answers fails: the rest must still have rows."""
     bench.server.answer(replace(GOOD, error="10 requests failed"))
-    bench.cluster.answers = raising(RunError("no engine"))  # type: ignore[method-assign]
+    bench.cluster.answers = raising(RunError("no engine"))
 
 
 FULL, NO_LINK = "out.csv cannot be written: No space left on device", ["not run: no link"] * 2
@@ -129,7 +129,7 @@ def test_what_ends_a_matrix_costs_no_row_leaves_none_twice_and_is_raised(case: s
     scenarios, strike, error, errors = ENDS[case]
     bench = Bench(*scenarios)
     strike(bench)
-    with nullcontext() if error is None else pytest.raises(type(error)), bench.stop:  # type: ignore[attr-defined]
+    with nullcontext() if error is None else pytest.raises(type(error)), bench.stop:
         bench.matrix.run()
     assert [outcome.error for outcome in bench.outcomes] == errors
     assert errors != [None] or bench.outcomes[0].load is not None

@@ -141,7 +141,7 @@ def test_a_direction_is_read_back_as_the_emulator_holds_it(kernel: FakeKernel) -
         ({"b_to_a": {"seed": None}}, [None, 0]),  # the network's takes its place
     ):
         emulator.requests.clear()
-        link.change_directions(changes)  # type: ignore[arg-type]
+        link.change_directions(changes)
         (sent,) = [fields for op, fields in emulator.requests if op == "set_link"]
         assert [sent[side].get("seed") for side in ("a_to_b", "b_to_a")] == seeds, changes
 

@@ -62,7 +62,7 @@ def test_what_the_emulator_refuses_is_refused_here_and_the_ends_of_the_ranges_ar
     DirectionSpec(MS, jitter=Jitter("uniform", MS), loss=GilbertElliottLoss(0, 0, 0, 0), seed=0)
     for jitter in (("pareto", 5), ("normal", 0), ("normal", 10, False, 79), ("normal", 10, True, 80)):
         with pytest.raises(ValueError, match=r"must be|allowed: "):
-            Jitter(*jitter)  # type: ignore[arg-type]
+            Jitter(*jitter)
     for ratio in (-0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match="0 to 1"):
             IndependentLoss(ratio)

@@ -74,7 +74,7 @@ def test_this_machine_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
     info |= {"DockerRootDir": "/"}
     monkeypatch.setattr(engine, "facts", lambda: info)
     facts = machine.facts()
-    total_kb = int(re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())[1])  # type: ignore[index]
+    total_kb = int(re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())[1])
     assert abs(facts.memory_bytes - (total_kb << 10)) < 1 << 20
     assert facts.cores >= 1 and len(facts.load_average) == 3
     assert facts.congestion_control in Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text()

@@ -123,11 +123,11 @@ def settles(why: str, *dead: str) -> Callable[[Bench], object]:
 
 
 def fails_when_asked(bench: Bench) -> None:
-    bench.cluster.answers = lambda timeout_s: not bench.fail(EMULATOR)  # type: ignore[method-assign]
+    bench.cluster.answers = lambda timeout_s: not bench.fail(EMULATOR)
 
 
 def is_silent(bench: Bench) -> None:
-    bench.matrix._members.silent = lambda for_s: ["etcd1", "etcd2"]  # type: ignore[method-assign]
+    bench.matrix._members.silent = lambda for_s: ["etcd1", "etcd2"]
     bench.cluster.answering = False
 
 
@@ -216,7 +216,7 @@ def test_a_benchmark_that_measures_nothing_any_more_is_ended_early(
         assert struck_s + grace_s <= clock.monotonic() <= struck_s + grace_s + 2 * WATCH_INTERVAL_S
         return failing("cancelled")
 
-    bench.server.cancel = refuse if refused else cancel  # type: ignore[method-assign]
+    bench.server.cancel = refuse if refused else cancel
     bench.server.answer(strike)
     assert bench.run() == errors
     assert bench.progress.notes == ["the benchmark could not be ended early: the server is gone"] * refused
@@ -228,7 +228,7 @@ def test_a_benchmark_that_measures_nothing_any_more_is_ended_early(
 @pytest.mark.simulated(seeds=10)
 def test_a_stopped_client_ends_its_scenario_and_the_next_one_runs() -> None:
     bench = Bench(write("w"), write("w2"))
-    bench.server.progress = lambda: Progress(True, 7, 0, 0, client_silent_s=60.0)  # type: ignore[method-assign]
+    bench.server.progress = lambda: Progress(True, 7, 0, 0, client_silent_s=60.0)
     bench.server.answer(lambda: bench.server.cancelled.wait() and Answer(None, KILLED_CLIENT))
     who = "the benchmark client is silent (stopped?)"
     assert bench.run() == [f"no request has ended for 27 s: {who}; {KILLED_CLIENT}", "-"]
@@ -260,7 +260,7 @@ def test_a_benchmark_host_that_ended_is_named_with_its_reason_and_the_rest_is_no
 def test_a_warm_up_is_no_standstill() -> None:
     """Of a long warm-up nothing counts as done."""
     bench, asked = Bench(write("w")), count()
-    bench.server.progress = lambda: Progress(True, 0, 0, next(asked), 0.0)  # type: ignore[method-assign]
+    bench.server.progress = lambda: Progress(True, 0, 0, next(asked), 0.0)
     bench.server.answer(lambda: failing("ended early") if bench.server.cancelled.wait(300) else None)
     assert bench.run() == ["-"]
 
@@ -291,7 +291,7 @@ def test_counters_that_are_not_known_cost_no_row(refused: int) -> None:
             raise RunError("no answer")
         return bench.net.seen
 
-    bench.net.link_statistics = link_statistics  # type: ignore[method-assign]
+    bench.net.link_statistics = link_statistics
     assert bench.run() == ["-", "-"] and bench.progress.notes == [f"the links' counters {note}: no answer"]
     assert [outcome.network for outcome in bench.outcomes] == [None, LinkStatistics(bench.net.seen)]
     found = [(row["LinkLateness_99%_us"], row["Valid"], row["Reasons"]) for row in bench.rows()]
@@ -321,7 +321,7 @@ def test_a_scenario_that_is_not_certainly_valid_is_measured_again_and_each_attem
         return Answer(LoadResult.from_json(closed_loop(pause_s=pause_s)), None)
 
     # Not before its turn: the network ends in the middle.
-    bench.server.answer(*(lambda pause_s=pause_s: answer(pause_s) for pause_s in pauses_s))  # type: ignore[misc]
+    bench.server.answer(*(lambda pause_s=pause_s: answer(pause_s) for pause_s in pauses_s))
     bench.run()
     assert [(row["Scenario"], row["Attempt"], row["Valid"]) for row in bench.rows()] == attempts
 
@@ -372,7 +372,7 @@ def test_a_leader_that_cannot_be_made_leaves_a_row_that_says_so_and_a_living_clu
         bench.cluster.cannot_move = next(refusals, None)
         return move(*arguments)
 
-    bench.cluster.move_leader = move_leader  # type: ignore[method-assign]
+    bench.cluster.move_leader = move_leader
     assert bench.run() == [
         "not run: etcd3 could not be made the leader: etcd1 did not hand over",
         "not run: the cluster did not answer within 9 s" if lost else "-",

@@ -55,7 +55,7 @@ class FakeNode:
         self.pid = os.getpid()
 
 
-class FakeDocker(FakeNode, mininet.node.Host):  # type: ignore[misc]
+class FakeDocker(FakeNode, mininet.node.Host):
     """The original's Docker class: what it always asks the engine for."""
 
     api = FakeApi()
@@ -82,14 +82,14 @@ class FakeDocker(FakeNode, mininet.node.Host):  # type: ignore[misc]
         self.setIP(params["ip"])
 
 
-class FakeSwitch(FakeNode, mininet.node.Switch):  # type: ignore[misc]
+class FakeSwitch(FakeNode, mininet.node.Switch):
     """Both of its switches."""
 
     def start(self, controllers: Any) -> None:
         """It forwards."""
 
 
-class FakeContainernet(Mininet):  # type: ignore[misc]
+class FakeContainernet(Mininet):
     """The original's network class."""
 
     def addDocker(self, name: str, cls: Any = FakeDocker, **params: Any) -> Any:
@@ -253,13 +253,13 @@ def test_stop_removes_what_carries_the_runs_label_and_names_what_it_cannot(
 def test_a_switch_whose_shell_ends_at_its_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C ended the shell of a bridge before it had a session of its own, and the run waited for it for ever."""
 
-    class Short(mininet.node.Node):  # type: ignore[misc]
+    class Short(mininet.node.Node):
         isSetup = True
 
         def _popen(self, cmd: list[str], **params: Any) -> Any:
             return super()._popen(["true"], **params)
 
-    class Switch(sys.modules["containernet_env.containernet.original"].EndingShell, Short):  # type: ignore[misc]
+    class Switch(sys.modules["containernet_env.containernet.original"].EndingShell, Short):
         """With a shell that ends at once."""
 
     monkeypatch.setattr(Short, "outToNode", {})

@@ -45,8 +45,8 @@ class Watched(Bench):
         self.told: list[tuple[str, str]] = []
         note = self.life.append
         observation = SimpleNamespace(end=lambda: (note("counted"), COUNTED)[1])
-        self.cluster.observe = lambda: (note("observe"), observation)[1]  # type: ignore[method-assign]
-        self.cluster.profile = lambda name, kinds: self.profiled(name, kinds)  # type: ignore[method-assign]
+        self.cluster.observe = lambda: (note("observe"), observation)[1]
+        self.cluster.profile = lambda name, kinds: self.profiled(name, kinds)
         self.profiles = profiles
         sampler: Any = SimpleNamespace(
             start=lambda: note("start"),
@@ -99,7 +99,7 @@ ALLOCS = Profile("allocs", "cpu", made(PACKED, PACKED, APART), made(PACKED))
 def test_profiles_are_taken_of_the_leader_and_kept_with_their_flame_graphs() -> None:
     bench = Watched(write("w"), profiles=[CPU, ALLOCS])
     asked = bench.cluster.leadership
-    bench.cluster.leadership = lambda: (bench.life.append("leader"), asked())[1]  # type: ignore[method-assign]
+    bench.cluster.leadership = lambda: (bench.life.append("leader"), asked())[1]
     bench.matrix.run()
     assert bench.life[1:] == [
         "leader",

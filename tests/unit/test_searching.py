@@ -315,7 +315,7 @@ Store = Callable[[Step], Verdict]
 
 
 def search(low: float = 10, high: float = 100_000, **settings: object) -> Search:
-    return replace(P99_50MS, low=Decimal(str(low)), high=Decimal(str(high)), **settings)  # type: ignore[arg-type]
+    return replace(P99_50MS, low=Decimal(str(low)), high=Decimal(str(high)), **settings)
 
 
 def run(searched: Search, store: Store) -> tuple[Saturation, list[tuple[Step, Verdict]]]:
@@ -456,7 +456,7 @@ def test_it_is_bounded_however_late_its_repeats_contradict_each_other() -> None:
             return carries(1000)(step)
         told[step.index] += 1
         agreed, other = ("held", "missed") if max(told) == top and step.index != top else ("missed", "held")
-        return agreed if told[step.index] % 6 else other  # type: ignore[return-value]
+        return agreed if told[step.index] % 6 else other
 
     searched = search(1, 1_000_000, within=Decimal("0.01"))
     top = len(searched.rates()) - 1
@@ -474,7 +474,7 @@ def test_an_unfinished_search_says_what_is_known() -> None:
 
 def test_each_probe_has_ten_requests_beyond_its_percentile() -> None:
     for percentile, least in (("50", 20), ("90", 100), ("95", 200), ("99", 1000), ("99_9", 10_000)):
-        searched = Search(low=Decimal(10), high=Decimal(10_000), **{f"p{percentile}_ns": 10**7})  # type: ignore[arg-type]
+        searched = Search(low=Decimal(10), high=Decimal(10_000), **{f"p{percentile}_ns": 10**7})
         assert searched.samples(poisson=False) == least
         assert least + 4 * least**0.5 <= searched.samples(poisson=True) <= 2 * least
         for rate in searched.rates():
@@ -510,13 +510,13 @@ def test_a_search_needs_no_more_than_an_objective_and_everything_can_be_set_and_
     blocks = [writes(load=SEARCH), writes(load=load, keySpace=77)]
     found, *others = load_scenarios(written(tmp_path, {"scenarios": blocks})).scenarios
     usual = {"high": Decimal(1_000_000), "step_ns": 5 * 10**9, "within": Decimal("0.05"), "repeats": 6}
-    assert found.search == replace(P99_50MS, **usual)  # type: ignore[arg-type]
+    assert found.search == replace(P99_50MS, **usual)
     assert (found.total, found.duration_ns, found.rate, found.key_space) == (None, None, None, 10_000)
     assert found.name == "write-leader-search-p99-50ms-100x10-4B-64B"
     name = "search-p50-5ms-p99.9-1s-from50-to2000-step10s-within0.1-repeats3"
     assert [one.name for one in others] == [f"write-leader-{name}-poisson-{n}x10-warm2s-4B-64B-of77" for n in (10, 20)]
     limits = {"p50_ns": 5_000_000, "p99_9_ns": 10**9, "low": Decimal(50), "high": Decimal(2000)}
-    assert others[0].search == Search(**limits, step_ns=10**10, within=Decimal("0.1"), repeats=3)  # type: ignore[arg-type]
+    assert others[0].search == Search(**limits, step_ns=10**10, within=Decimal("0.1"), repeats=3)
     assert others[0].search.text == "p50<=5ms;p99.9<=1s"
 
 

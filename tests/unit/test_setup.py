@@ -62,7 +62,7 @@ class FakeCommands(Commands):
         self.asked: list[list[str]] = []
         self._fails = fails
 
-    def run(self, argv: Sequence[str], log: Path, **_: object) -> None:  # type: ignore[override]
+    def run(self, argv: Sequence[str], log: Path, **_: object) -> None:
         self.asked.append(list(argv))
         if (tail := self._fails(argv, len(self.asked))) is not None:
             raise CommandError(argv, "ended with exit status 100", log, tail)

@@ -258,7 +258,7 @@ def test_another_version_has_a_go_mod_of_its_own_and_stays_beside_the_pinned_one
     # Nothing that the pinned version requires is left.
     resolved = "module example\ngo 1.26.0\ntools: ./one@v3.6.8 ./two@v3.6.8\n"
     assert (folder / "one").read_text() == (folder / "module" / "go.mod").read_text() == resolved
-    assert programs.read_stamp(folder).module == "example-3.6.8"  # type: ignore[union-attr]
+    assert programs.read_stamp(folder).module == "example-3.6.8"
     with pytest.raises(MissingRequirementError, match="Check the network"):
         build(replace(module, version="3.6.9"), NO_NETWORK)
     assert sorted(home.iterdir()) == sorted([folder, pinned])

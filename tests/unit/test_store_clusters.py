@@ -361,6 +361,6 @@ def test_the_final_state_is_that_of_the_first_living_member_that_can_be_read() -
     # One that serves no client has started, and a silent one has not.
     members = Members(Scripted((4, b"imok")), Scripted((4, b""))).members
     assert [member.has_started() for member in members] == [True, False]
-    for nobody, words in ((Members(None), "no member lives"), (Members(Scripted((49, b""))), "m1: .*closed")):
+    for members, words in ((Members(None), "no member lives"), (Members(Scripted((49, b""))), "m1: .*closed")):
         with pytest.raises(RunError, match=words):
-            list(nobody.written("d/", 1, ["d/1"], 5.0).writes)
+            list(members.written("d/", 1, ["d/1"], 5.0).writes)

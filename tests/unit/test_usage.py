@@ -303,7 +303,7 @@ def test_what_threads_waited_for_counts_where_the_threads_that_ran_were_seen() -
 
 
 def sample(at_s: float, **consumers: object) -> Sample:
-    return Sample(round(at_s * S), Consumers(**consumers))  # type: ignore[arg-type]
+    return Sample(round(at_s * S), Consumers(**consumers))
 
 
 def test_a_window_is_the_difference_of_its_edges() -> None:

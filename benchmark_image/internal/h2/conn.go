@@ -126,7 +126,7 @@ func (c *Conn) CanStart() bool {
 	return c.settled && !c.broken && !c.Closing() && uint64(c.streams.count) < uint64(c.peerMaxStreams)
 }
 
-// Output is what is to be written to the member; it is valid until the next call of another method.
+// Output is the bytes to write to the member; it is valid until the next call of another method.
 func (c *Conn) Output() []byte { return c.out }
 
 // Waits tells that the output is acknowledgements alone, which should leave together with the next request: grpc-go's

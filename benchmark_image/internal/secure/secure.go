@@ -129,7 +129,7 @@ func (p *pipe) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-// secured is a protocol's connection over TLS: it opens what was read, and seals what is to be written.
+// secured is a protocol's connection over TLS: it opens the bytes read, and seals the bytes to write.
 type secured struct {
 	store.Conn
 	*session

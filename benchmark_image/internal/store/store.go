@@ -163,10 +163,10 @@ type Security interface {
 	Secure(ctx context.Context, connection net.Conn, member string) (Session, error)
 }
 
-// Session is the security of one connection: it makes of a protocol's connection one that is fed with what was read
-// from the network, and leaves behind what is to be written there. It does no input or output of its own. opened is room
-// for what inner is fed with, which all connections of a goroutine may share. Feed must be called once with nothing, for
-// what the member has sent right behind the agreement.
+// Session is the security of one connection: it wraps a protocol's connection in one that takes the bytes read from the
+// network and returns the bytes to write there. It does no input or output of its own. opened is a buffer for the bytes
+// that inner takes, which all connections of a goroutine may share. Feed must be called once without bytes, for those
+// that the member has sent right behind the agreement.
 type Session func(inner Conn, opened []byte) Conn
 
 // RefusedError is what Security says of a member or a member of us, and not of the way between.
@@ -188,9 +188,9 @@ type Owner interface {
 	Finished(answer *Answer, failure *Failure)
 }
 
-// Conn is the protocol on one connection. It does no input or output of its own: it is fed with what was read and
-// leaves behind what is to be written. It keeps no time: the loop cancels a request at its deadline. No method
-// blocks, and none but NewConn allocates in the steady state. It belongs to one goroutine.
+// Conn is the protocol on one connection. It does no input or output of its own: it takes the bytes that were read and
+// returns the bytes to write. It keeps no time: the loop cancels a request at its deadline. No method blocks, and none
+// but NewConn allocates in the steady state. It belongs to one goroutine.
 type Conn interface {
 	// Ready tells whether the member has answered the opening of the connection; without an opening it is ready at
 	// once.
@@ -208,7 +208,7 @@ type Conn interface {
 	// EOF takes that the member has closed the connection, and says in which way that is an error; nil if it was at
 	// its end anyway. Lost must follow.
 	EOF() error
-	// Output is what is to be written, valid until the next call of another method.
+	// Output is the bytes to write, valid until the next call of another method.
 	Output() []byte
 	// Wrote takes the first n bytes off the output.
 	Wrote(n int)

@@ -21,7 +21,7 @@ import (
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
-// Simulate starts a cluster of n members in a simulated world, led by the first. users is who may use it; nil: everyone.
+// Simulate starts a cluster of n members in a simulated world, led by the first. users may use it; nil: all may.
 func Simulate(w *worldtest.World, n int, users *Users) *Cluster {
 	c := newCluster()
 	for i := range n {
