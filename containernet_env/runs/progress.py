@@ -79,7 +79,7 @@ class Guarded(Silent):
 
         def begin() -> None:
             inner = shown.enter_context(self._progress.stage(name, seconds))
-            shown.callback(lambda: inner.done(stage.text))
+            stage.done = lambda text: self._guard(partial(inner.done, text))  # type: ignore[method-assign]
 
         self._guard(begin)
         try:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from decimal import Decimal
 from io import StringIO
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from containernet_env.base import clock
+from containernet_env.base.errors import RunError
 from containernet_env.base.work import RemainingTime
 from containernet_env.cli import terminal as progress
 from containernet_env.cli.terminal import TerminalProgress, result_table
@@ -20,6 +25,7 @@ from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario, ScheduledScenario
 from containernet_env.model.search import Search
+from containernet_env.runs.progress import Guarded, Silent
 from tests.unit.answers import closed_loop
 
 WRITE = Scenario(name="w", type="write", total=10_000, clients=10, conns=2, key_size=8, val_size=256, key_space=10_000)
@@ -178,3 +184,42 @@ def test_the_time_left_follows_from_what_ended_scenarios_took() -> None:
     assert (times.done, times.left_s, times.took_s) == (1, 100.0, 20.0)
     times.took(10.0)
     assert (times.done, times.left_s) == (1, 150.0), "the same one, measured again"
+
+
+@pytest.mark.parametrize(
+    ("words", "fails", "seen"),
+    [
+        ([], False, ["begin", "end"]),
+        (["two"], False, ["begin", "done two", "work", "end"]),
+        ([], True, ["begin", "failed"]),
+        (["bad"], False, ["begin", "work", "end"]),
+    ],
+)
+def test_a_stage_of_a_users_progress_gets_a_result_when_there_is_one(
+    words: list[str], fails: bool, seen: list[str]
+) -> None:
+    """``bad``: the user's ``done`` raises, which does not count as a failure of the work."""
+    events: list[str] = []
+
+    class Inner:
+        def done(self, text: str) -> None:
+            if text == "bad":
+                raise ValueError(text)
+            events.append(f"done {text}")
+
+    class Own(Silent):
+        @contextmanager
+        def stage(self, name: str, seconds: float | None = None) -> Iterator[Any]:
+            events.append("begin")
+            try:
+                yield Inner()
+            finally:
+                events.append("end" if sys.exc_info()[0] is None else "failed")
+
+    with pytest.raises(RunError) if fails else nullcontext(), Guarded(Own()).stage("hosts") as stage:
+        for text in words:
+            stage.done(text)
+            events.append("work")
+        if fails:
+            raise RunError("it failed")
+    assert events == seen
