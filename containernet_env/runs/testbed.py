@@ -546,7 +546,8 @@ class Testbed(Target):
     def _own_fault(self, wrong: Sequence[Check]) -> str | None:
         """Events that the link emulator itself counted since its counters were reset, and that no link explains.
 
-        Queues are measured last: what the emulator delivers later than the plan's margin comes after the end.
+        Overfilled queues are measured last: frames that the emulator delivers later than the plan's margin come after
+        the end.
         """
         seen = self._once_caught_up()
         late_ns, often_late_ns = seen.lateness_max_ns or 0, seen.lateness_p99_ns or 0
@@ -554,7 +555,7 @@ class Testbed(Target):
             return f"the link emulator was paused for {late_ns / 1e9:.1f} s while the network was proved"
         for _, _, text in seen.own_losses():
             return f"{text}, while the network was proved"
-        if late_ns > MARGIN_NS * self.emulated.dilation and all(check.kind == "queue" for check in wrong):
+        if late_ns > MARGIN_NS * self.emulated.dilation and all(check.kind in ("queue", "aqm") for check in wrong):
             often_late_ns = late_ns
         if often_late_ns > LATE_NS:
             return f"the link emulator was late by {often_late_ns / 1e6:.1f} ms while the network was proved"

@@ -84,10 +84,20 @@ NOT_CONFIGURED = "the network is not the one that was configured: rate of etcd1>
         # Two labs were brought up at once: the rate of 1000 Mbit/s was 635 in a gate; 2 of 16 labs did not start.
         # Queues are measured last: of 4200 frames, 2800 came after the end, since the emulator was stopped for 90 ms.
         ([(SHORT, 90_000_000, None), (GOOD, 0, None)], [TOO_LATE], None),
+        ([(replace(SHORT, kind="aqm"), 90_000_000, None), (GOOD, 0, None)], [TOO_LATE], None),
         ([(SLOW, 0, None), (LATE, 0, None), (GOOD, 0, None)], SEEMINGLY, None),
         ([(SLOW, 0, None), (LATE, 0, None), (SLOW, 0, None)], SEEMINGLY, NOT_CONFIGURED),
     ],
-    ids=["a pause", "pauses", "the prober's loss", "losses", "the end", "what one gate finds", "what two find"],
+    ids=[
+        "a pause",
+        "pauses",
+        "the prober's loss",
+        "losses",
+        "the end",
+        "the end of a discipline",
+        "what one gate finds",
+        "what two find",
+    ],
 )
 def test_only_what_gates_agree_on_is_the_networks_fault(
     bed: Any, gates: list[Any], notes: list[str], refused: str | None
@@ -111,6 +121,18 @@ def test_what_the_emulator_admits_is_not_the_links_fault(bed: Any, seen: dict[st
     bed._prove_network()
     (note,) = bed.progress.notes
     assert note.startswith(said) and note.endswith("while the network was proved: it is proved anew")
+
+
+@pytest.mark.parametrize(("dilation", "excused"), [(1, True), (3, False)])
+def test_what_comes_after_the_end_is_later_than_the_margin_of_a_slowed_plan(
+    bed: Any, dilation: int, excused: bool
+) -> None:
+    bed.gates((SHORT, 5_000_000, None), (GOOD, 0, None))
+    bed.emulated = SimpleNamespace(topology=bed.emulated.topology, dilation=dilation)
+    bed._prove_network()
+    assert bed.progress.notes[0].startswith(
+        "the link emulator was late by 5.0 ms" if excused else "seemingly wrong: queue"
+    )
 
 
 def test_the_emulator_is_judged_once_it_has_caught_up(bed: Any) -> None:
