@@ -125,6 +125,7 @@ class OriginalLink(VethLink):
             clear_direction(end)
             # up=None: it would plug a cable in that was pulled.
             intf.config(up=None, **keywords(direction))
+        self._applied = True  # nothing of this follows from what was held, so it can be repeated whatever is read back
 
     def _held(self, end: Interface, direction: DirectionSpec) -> DirectionSpec:
         """See ``VethLink``: the limit of its netem is the queue's plus the frames that the delay holds."""

@@ -130,4 +130,4 @@ class TcpConnection(ExternalConnection):
 
     @property
     def authority(self) -> str:  # type: ignore[override]
-        return self.host
+        return f"[{self.host}]" if ":" in self.host else self.host

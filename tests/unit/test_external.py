@@ -84,6 +84,11 @@ def test_a_name_that_no_host_can_have_gives_no_answer() -> None:
                 ask(*words, timeout_s=60.0)
 
 
+def test_requests_name_an_ipv6_address_in_brackets() -> None:
+    for host, named in (("fd00::3", "[fd00::3]"), ("::ffff:a00:1", "[::ffff:a00:1]"), ("10.0.0.1", "10.0.0.1")):
+        assert TcpConnection(host, 2379).authority == named
+
+
 def test_options_of_hosts_and_links_of_ours_are_refused(tmp_path: Path) -> None:
     config, out = written(tmp_path, PLAIN), tmp_path / "out.csv"
     for words in (
