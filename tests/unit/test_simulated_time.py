@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -145,6 +147,24 @@ def test_a_strike_meets_the_main_thread_at_each_step_also_while_it_waits() -> No
 
     assert struck_everywhere(test, strike) == len(struck) + 1
     assert (struck[0], struck[-1]) == (0, 10**9)
+
+
+def test_no_exception_stays_handled_after_a_strike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.simulated_time._PRODUCT", __file__)
+
+    def strike() -> None:
+        raise KeyboardInterrupt
+
+    def handled() -> bool:
+        try:
+            raise ValueError
+        except ValueError:
+            return True
+
+    for step in range(1, 8):
+        with suppress(KeyboardInterrupt):
+            World(0, 1e-9, (step, strike)).run(handled)
+        assert sys.exc_info()[0] is None, step
 
 
 def test_a_race_between_two_lines_is_found_by_preemption(monkeypatch: pytest.MonkeyPatch) -> None:
