@@ -34,6 +34,7 @@ readonly ALL=(lint exact local root docker faults vm)
 readonly BY_NAME=(docker-all faults-all seeds soak measure)
 # In the background, shells ignore SIGINT, with nohup SIGHUP: so would the programs that tests end.
 readonly PYTEST=(env "--default-signal=INT,HUP" .venv/bin/python -m pytest -q -rs -p no:cacheprovider --durations=25)
+readonly GOGC_SHORT=500 # of short programs with small heaps, which collect garbage for a fifth of their CPU time
 readonly GO_MODULES=(benchmark_image link_emulator replicas_image bench/load/nethttp bench/load/zookeeper_peer
     tests/docker/small_proxy)
 readonly SCRIPTS=(build.sh test.sh check.sh .ci/run tests/vm/inside/boot etcd_image/wait-at-gate
@@ -100,7 +101,7 @@ pytest_step() { # FOLDERS [OPTION...]
 go_in() { # MODULE ARGUMENT...
     local module=$1
     shift
-    (cd "$module" && GOFLAGS=-buildvcs=false GOWORK=off GOTOOLCHAIN=local "$go" "$@")
+    (cd "$module" && GOFLAGS=-buildvcs=false GOWORK=off GOTOOLCHAIN=local GOGC=$GOGC_SHORT "$go" "$@")
 }
 
 gofmt_is_clean() {
@@ -158,9 +159,10 @@ python_lane() {
         step "shellcheck" .venv/bin/shellcheck "${SCRIPTS[@]}"
         pytest_step tests/lint
     fi
-    # The order of Python's sets follows its hash seed: with another one, a seed would not replay a failure.
+    # The order of Python's sets follows its hash seed: with another one, a seed would not replay a failure. The tests
+    # that take longest come first.
     ! chosen exact || step "pytest tests/unit tests/input" \
-        env PYTHONHASHSEED=0 "${PYTEST[@]}" --basetemp "$scratch/exact" -n 2 tests/input tests/unit # the longest first
+        env PYTHONHASHSEED=0 "GOGC=$GOGC_SHORT" "${PYTEST[@]}" --basetemp "$scratch/exact" -n 2 tests/input tests/unit
     ! chosen local || pytest_step tests/local
     ! chosen seeds || step "pytest, many seeds" \
         env PYTHONHASHSEED=0 CONTAINERNET_ENV_SEEDS=long "${PYTEST[@]}" --basetemp "$scratch/seeds" -n 2 \

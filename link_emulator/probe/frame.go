@@ -1,6 +1,9 @@
 package probe
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
 // etherType is 88B5, "local experimental Ethertype 1" of IEEE 802: no host answers it, no stack takes it.
 const etherType = 0x88b5
@@ -53,10 +56,9 @@ func decode(frame []byte, to [6]byte) (Mark, bool) {
 	if len(frame) < headerBytes+MarkBytes || [6]byte(frame[:6]) != to || binary.BigEndian.Uint16(frame[12:]) != etherType {
 		return Mark{}, false
 	}
-	for _, padding := range frame[headerBytes+MarkBytes:] {
-		if padding != 0 {
-			return Mark{}, false
-		}
+	padding := frame[headerBytes+MarkBytes:]
+	if len(padding) > 0 && (padding[0] != 0 || !bytes.Equal(padding[1:], padding[:len(padding)-1])) {
+		return Mark{}, false
 	}
 	return DecodeMark(frame[headerBytes:]), true
 }

@@ -348,6 +348,7 @@ def test_so_many_names_are_listed_at_once_as_an_answer_holds(network: Network, t
 # --- Consul's tokens --------------------------------------------------------------------------------------------------
 
 
+@simulated()
 def test_each_request_to_consul_carries_the_token(
     network: Network, tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
@@ -520,6 +521,7 @@ STAYED = f"up to 300 keys stay under {PREFIX}"
     ],
     ids=["by the run's requests", "keys stay", "one is gone", "and not named any more", "another endpoint"],
 )
+@simulated()
 def test_keys_are_deleted_by_the_requests_of_the_run_at_its_endpoints(
     network: Network, tmp_path: Path, over: Over,
     at: list[int], now_at: list[int], store: Any, more: Any, reported: list[str], queried: set[int],
@@ -557,6 +559,7 @@ def test_a_run_on_record_elsewhere_is_reported(network: Network, tmp_path: Path,
     assert f"zookeeper1  {found.servers[0].address}  version 3.8.0, leads" in output and found.own() == []
 
 
+@simulated()
 def test_where_its_delete_is_refused_the_one_of_the_file_is_tried(network: Network, tmp_path: Path, over: Over) -> None:
     (one,) = services(network, 1)
     killed(config_of(tmp_path, {**SERVICE, "delete": "/v0/entity?id={key}&ack=3"}, [one.url]), [one], over)
