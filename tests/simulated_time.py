@@ -514,10 +514,13 @@ def _on_one_core() -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
-def chosen(number: int) -> range:
-    """The seeds of one test; see the module."""
+LONG = os.environ.get("CONTAINERNET_ENV_SEEDS") == "long"
+
+
+def chosen(number: int, many: int | None = None) -> range:
+    """The seeds of one test; see the module. ``many``: how many in the long form."""
     first = int(os.environ.get("CONTAINERNET_ENV_SEED", "0"))
-    return range(first, first + number)
+    return range(first, first + (many if LONG and many else number))
 
 
 def simulated(seeds: int = 1, preempt: float = 0.0) -> Callable[[Callable[P, None]], Callable[..., None]]:

@@ -155,9 +155,18 @@ def _brought_ns(plan: GatePlan, hop: Hop) -> int:
     return max((jitter_reach_ns(before(plan.paths[pair], hop.name)) for pair in plan.over(hop)), default=0)
 
 
-def _waits_ns(plan: GatePlan, path: Sequence[Hop]) -> list[int]:
-    """How long frames may wait for those of other paths that jitter brings to them, at each direction of a path."""
-    return [hop.spec.serialization_ns(PROBE_FRAME_BYTES) for hop in path if _brought_ns(plan, hop)]
+def _waits(plan: GatePlan, path: Sequence[Hop]) -> list[tuple[int, float]]:
+    """By how much frames of a path may be later, ns, and which share of them is, at most.
+
+    They wait for those of other paths that jitter brings to them, at each direction; and where the first copy of a
+    frame is lost, the second one counts, which follows it over the slowest direction behind.
+    """
+    takes_ns = [hop.spec.serialization_ns(PROBE_FRAME_BYTES) for hop in path]
+    waits = [(ns, _MEET_RATIO) for hop, ns in zip(path, takes_ns, strict=True) if _brought_ns(plan, hop)]
+    for index, hop in enumerate(path):
+        if hop.spec.duplication_ratio and (lost := 1 - math.prod(1 - loss_ratio(behind) for behind in path[index:])):
+            waits.append((max(takes_ns[index:]), lost))
+    return waits
 
 
 def _delays_of(gate: Measured, pair: _Pair, arrivals: _Arrivals) -> _PathDelays | None:
@@ -176,8 +185,9 @@ def _delays_of(gate: Measured, pair: _Pair, arrivals: _Arrivals) -> _PathDelays 
     if len(came) < SAMPLES_MIN:
         return None
     offs = [(at, delay - expected_ns) for at, delay in came]
-    wait_ns = sum(_waits_ns(gate.plan, path))
-    early_ns, late_ns = allowed.early(expected_ns), allowed.late(expected_ns) + _MEET_RATIO * wait_ns
+    waits = _waits(gate.plan, path)
+    wait_ns = sum(ns for ns, _ in waits)
+    early_ns, late_ns = allowed.early(expected_ns), allowed.late(expected_ns) + sum(ns * share for ns, share in waits)
     low = -reach_ns - early_ns if reach_ns else -math.inf
     high = reach_ns + wait_ns + late_ns + (_LATE_NOISES_JITTER if reach_ns else _LATE_NOISES) * allowed.noise_ns
     kept = [(at, off) for at, off in offs if low <= off <= high]
@@ -326,7 +336,7 @@ def _jitter_checks(gate: Measured, delays: _PathsDelays) -> Iterator[Check]:
         paths = [(plan.paths[pair], path) for pair in pairs if (path := delays[pair]) is not None]
         interval_ns = min((plan.streams[plan.delays[pair]].interval_ns for pair in pairs), default=1)
         # A time between 0 and w has a variance of w^2 / 4 at most (Popoviciu, Mathematica 9, 1935).
-        waits = (sum(wait_ns**2 / 4 for wait_ns in _waits_ns(plan, hops)) for hops, _ in paths)
+        waits = (sum(ns**2 / 4 for ns, _ in _waits(plan, hops)) for hops, _ in paths)
         noise = gate.allowed.noise_ns**2 + max(waits, default=0.0)
         check = _spread(gate, hop, hop.spec.jitter, paths, interval_ns, noise)
         if check.verdict == "proved" and (pace := _pace(gate, hop, hop.spec.jitter, paths, noise)).verdict != "proved":

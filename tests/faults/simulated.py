@@ -19,7 +19,7 @@ import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +27,7 @@ from typing import Any
 from unittest import mock
 
 import docker
+import pytest
 
 from containernet_env.base import clock, programs
 from containernet_env.base import files as container_files
@@ -419,7 +420,7 @@ def _next_run_cleans_up(run: Run) -> None:
 @contextmanager
 def on_machine(run: Run) -> Iterator[None]:
     """The product on the simulated machine: what it asks the system for is the machine's."""
-    machine, stack = run.machine, ExitStack()
+    machine = run.machine
     client = SimpleNamespace(api=machine.engine, info=dict, close=lambda: None)
     add_event = RunDirectory.add_event
 
@@ -465,10 +466,10 @@ def on_machine(run: Run) -> Iterator[None]:
         (RunDirectory, {"add_event": event}),
         (containernet.atexit, {"register": lambda call: call, "unregister": lambda call: None}),
     ]
-    with stack:
+    with pytest.MonkeyPatch.context() as patch:
         for place, names in places:
             for name, value in names.items():
-                stack.enter_context(mock.patch.object(place, name, value))
+                patch.setattr(place, name, value)
         yield
 
 

@@ -20,10 +20,10 @@ from containernet_env.runs import machine, manifest, measure, rerun
 from containernet_env.setup.images import Images
 from tests.input import guard
 from tests.input.kinds import ALL_FILES, Kinds
+from tests.simulated_time import LONG
 from tests.unit import manifests
 
 SEED = int(os.environ.get("CONTAINERNET_ENV_SEED") or 0)
-LONG = os.environ.get("CONTAINERNET_ENV_SEEDS") == "long"
 INPUTS = int(os.environ.get("CONTAINERNET_ENV_INPUTS") or (20_000 if LONG else 300))
 # Percent of all inputs. Those of `valid` and `tables` take the longest: the first plan every file twice, the others
 # have columns by the hundred thousand.

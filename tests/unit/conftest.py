@@ -11,9 +11,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, core, settings
 
-from tests.simulated_time import simulated
+from tests.simulated_time import LONG, simulated
 
-LONG = os.environ.get("CONTAINERNET_ENV_SEEDS") == "long"
 settings.register_profile(
     "exact",
     deadline=None,

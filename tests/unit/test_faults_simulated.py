@@ -6,7 +6,6 @@ The table of faults is whole, what strikes real and simulated runs covers it, an
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,9 +22,8 @@ from tests.faults.simulated import FAULTS, carry_out, events_of_sites, strike_an
 from tests.faults.soak import QUANTITIES, TOPOLOGIES, growth
 from tests.faults.table import FAULTS as PROMISES
 from tests.faults.table import FINISHED, MOMENTS, REAL, SCENARIOS, TEAR_DOWN, WRITE, Cell, Promise, cells
-from tests.simulated_time import chosen
+from tests.simulated_time import LONG, chosen
 
-LONG = os.environ.get("CONTAINERNET_ENV_SEEDS") == "long"
 SEEDS = 20 if LONG else 1
 """For each cell; ``CONTAINERNET_ENV_SEED`` takes others."""
 

@@ -47,6 +47,7 @@ from containernet_env.network.gate_plan import (
 )
 from containernet_env.network.gate_trains import EMULATOR, KERNEL, Times
 from containernet_env.network.gate_verdict import verdicts
+from tests.simulated_time import chosen
 from tests.unit.simulated import gate, star_of, wrong
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -340,7 +341,8 @@ def test_what_one_link_does_to_a_train_is_not_charged_to_another_one(links: str)
         assert all(check.why for check in proof.of("unproved")), seed
 
 
-@pytest.mark.parametrize("block", range(10))
+# 22 and 39: copies took a slower direction's time, and came instead of lost first ones.
+@pytest.mark.parametrize("block", sorted({22, 39, *chosen(4, many=50)}))
 def test_networks_as_configured_are_not_wrong(block: int) -> None:
     """Of 1,000 networks drawn so, 160 were called wrong: trains met, were reordered, lost or too short.
 

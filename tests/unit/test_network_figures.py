@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -169,7 +168,7 @@ def drawn_topology(random: Random) -> Topology:
     return Topology(hosts, names, links, is_direct=random.random() < 0.5)
 
 
-@pytest.mark.parametrize("seed", chosen(100 if os.environ.get("CONTAINERNET_ENV_SEEDS") == "long" else 5))
+@pytest.mark.parametrize("seed", chosen(5, many=100))
 def test_no_boxes_and_texts_of_random_networks_meet_or_are_cut_off(seed: int) -> None:
     topology = drawn_topology(Random(seed))
     picture = graph(topology)
