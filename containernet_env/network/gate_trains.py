@@ -223,10 +223,11 @@ class _Arrival:
                 if came[-1] > came[0]:
                     reach = 1.0 if self.is_whole else 1 - gone_ratio(ahead)
                     rates.append((orders[-1] - orders[0]) * reach * bits / (came[-1] - came[0] + late_ns))
-                    parts.append((orders[-1] - orders[0]) / (self.frames - 1))
+                    sent = self.times[stream].sent if unlimited else self.frames
+                    parts.append((orders[-1] - orders[0]) / (sent - 1))
             if not rates or (unlimited and len(rates) < len(self.times)):
                 return None
-            return (sum(rates), 1.0) if unlimited else (statistics.median(rates), statistics.median(parts))
+            return (sum(rates), min(parts)) if unlimited else (statistics.median(rates), statistics.median(parts))
         each = [
             sorted(at + delay for at, delay in zip(times.sent_ns, times.delay_ns, strict=True) if delay >= 0)
             for times in self.times.values()
@@ -366,19 +367,19 @@ def _of_size(gate: Measured, hop: Hop, rate: int, trains: Sequence[_Arrival], li
 
 def _unlimited(gate: Measured, hop: Hop, trains: Sequence[_Arrival]) -> Check:
     """An unlimited direction is proved as far as it can be: not limited below what the rest of its paths carries."""
-    measured = [(train, came[0]) for train in trains if (came := train.rate()) is not None]
-    values = {"trains_bps": [round(bps) for _, bps in measured], "trains": len(trains)}
+    measured = [(train, *came) for train in trains if (came := train.rate()) is not None]
+    values = {"trains_bps": [round(bps) for _, bps, _ in measured], "trains": len(trains)}
     check = partial(Check, hop.name, "rate", configured="unlimited", values=values)
     if not measured:
         return check("unproved", why="too few frames arrived")
-    bps = statistics.median(bps for _, bps in measured)
+    bps, part = statistics.median(bps for _, bps, _ in measured), min(part for _, _, part in measured)
     rest = float(trains[0].feed.other_bps or math.inf)
-    least = min(rest, statistics.median(train.offered_bps for train, _ in measured))
+    least = min(rest, statistics.median(train.offered_bps for train, _, _ in measured))
     text = f"not below {rate_text(bps)}"
     # Jitter alone may spread a train so far, whatever the rate.
     reach_ns = 2 * max(jitter_reach_ns(gate.plan.paths[pair]) for pair in trains[0].feed.pairs)
     if bps < _LIMITED_RATIO * least and bps < _LIMITED * gate.allowed.sure_bps:
-        sent_bits = (len(trains[0].sent) - 1) * trains[0].reaching * trains[0].bits
+        sent_bits = (len(trains[0].sent) - 1) * part * trains[0].reaching * trains[0].bits
         if sent_bits * S * (1 / bps - 1 / least) <= reach_ns:
             return check("unproved", measured=text, why="the samples spread too far")
         return check("wrong", measured=rate_text(bps), allowed=rate_text(least))

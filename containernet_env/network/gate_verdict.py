@@ -577,19 +577,26 @@ def _loss_checks(gate: Measured) -> Iterator[Check]:
 def _duplication_checks(gate: Measured) -> Iterator[Check]:
     """The duplication of every direction that has one, or to which frames point that arrived twice; as for losses."""
     plan = gate.plan
-    over = {hop.name: _informative_paths(plan, hop, lambda hop: hop.spec.duplication_ratio) for hop in plan.hops}
+    over = {
+        hop.name: [
+            pair
+            for pair in _informative_paths(plan, hop, lambda hop: hop.spec.duplication_ratio)
+            if not _lost_together(plan.paths[pair])
+        ]
+        for hop in plan.hops
+    }
     blamed: set[_Pair] = set()
     for hop in sorted(plan.hops, key=lambda hop: _Losses.over(gate, over[hop.name], repeated=True).suspicion(hop)):
         counted = _Losses.over(gate, [p for p in over[hop.name] if p not in blamed] or over[hop.name], repeated=True)
         ratio = hop.spec.duplication_ratio
+        check = partial(Check, hop.name, "duplication", configured=f"{ratio * 100:g} %")
         if not counted.sent:
+            if ratio:
+                yield check("unproved", why="behind it, bursts of losses may take both copies or none")
             continue
         test = counted.test(gate.alpha)
         check = partial(
-            Check,
-            hop.name,
-            "duplication",
-            configured=f"{ratio * 100:g} %",
+            check,
             measured=f"{counted.lost} of {counted.sent} repeated",
             allowed=f"{test.low} to {test.high}",
             values={"sent": counted.sent, "repeated": counted.lost, "expected_ratio": counted.ratio},
@@ -603,6 +610,12 @@ def _duplication_checks(gate: Measured) -> Iterator[Check]:
             shown = all(test.detects(max(0.0, counted.ratio + by)) for by in (-own, min(own, (1 - ratio) / 2)) if by)
             why = f"{counted.sent} frames cannot distinguish it from none and twice as much"
             yield check("proved") if shown else check("unproved", why=why)
+
+
+def _lost_together(path: Sequence[Hop]) -> bool:
+    """Whether a burst of losses may meet both copies of a frame, so that fewer or more frames arrive twice."""
+    doubled = next((index for index, hop in enumerate(path) if hop.spec.duplication_ratio), len(path))
+    return any(hop.spec.loss is not None and hop.spec.loss.correlation for hop in path[doubled + 1 :])
 
 
 def _short_queue(plan: GatePlan, pairs: Sequence[_Pair]) -> int | None:
