@@ -19,6 +19,7 @@ from containernet_env.network.gate_plan import (
     arrivals,
     before,
     capacity_frames,
+    copies,
     delay_ns,
     jitter_reach_ns,
     loss_ratio,
@@ -169,6 +170,11 @@ def _waits(plan: GatePlan, path: Sequence[Hop]) -> list[tuple[int, float]]:
     return waits
 
 
+def _more_copies(path: Sequence[Hop], hop: Hop) -> float:
+    """How many more copies of a frame draw a delay of their own at a direction, of which the first to arrive counts."""
+    return copies(before(path, hop.name)) - 1 if hop.spec.jitter is not None and hop.spec.jitter.reorder else 0.0
+
+
 def _delays_of(gate: Measured, pair: _Pair, arrivals: _Arrivals) -> _PathDelays | None:
     """The delays of a path; ``None`` if there are too few.
 
@@ -176,6 +182,9 @@ def _delays_of(gate: Measured, pair: _Pair, arrivals: _Arrivals) -> _PathDelays 
     """
     path, stream, allowed = gate.plan.paths[pair], gate.plan.delays[pair], gate.allowed
     expected_ns, reach_ns = path_ns(path), jitter_reach_ns(path)
+    # Of two values, the lesser is below their mean by the standard deviation / sqrt(3) at most (Hartley and David, Ann.
+    # Math. Stat. 25, 1954).
+    first_ns = sum(_more_copies(path, hop) * math.sqrt(variance_ns2(hop) / 3) for hop in path)
     meets = _met(gate, pair, arrivals)
     came = [
         (at, delay)
@@ -187,7 +196,8 @@ def _delays_of(gate: Measured, pair: _Pair, arrivals: _Arrivals) -> _PathDelays 
     offs = [(at, delay - expected_ns) for at, delay in came]
     waits = _waits(gate.plan, path)
     wait_ns = sum(ns for ns, _ in waits)
-    early_ns, late_ns = allowed.early(expected_ns), allowed.late(expected_ns) + sum(ns * share for ns, share in waits)
+    early_ns = allowed.early(expected_ns) + first_ns
+    late_ns = allowed.late(expected_ns) + sum(ns * share for ns, share in waits)
     low = -reach_ns - early_ns if reach_ns else -math.inf
     high = reach_ns + wait_ns + late_ns + (_LATE_NOISES_JITTER if reach_ns else _LATE_NOISES) * allowed.noise_ns
     kept = [(at, off) for at, off in offs if low <= off <= high]
@@ -335,8 +345,12 @@ def _jitter_checks(gate: Measured, delays: _PathsDelays) -> Iterator[Check]:
         pairs = [pair for pair in _informative_paths(plan, hop, variance_ns2) if pair in plan.delays]
         paths = [(plan.paths[pair], path) for pair in pairs if (path := delays[pair]) is not None]
         interval_ns = min((plan.streams[plan.delays[pair]].interval_ns for pair in pairs), default=1)
-        # A time between 0 and w has a variance of w^2 / 4 at most (Popoviciu, Mathematica 9, 1935).
-        waits = (sum(ns**2 / 4 for ns, _ in _waits(plan, hops)) for hops, _ in paths)
+        # A time between 0 and w has a variance of w^2 / 4 at most (Popoviciu, Mathematica 9, 1935), which n samples
+        # estimate as n / (n - 1) times as much.
+        waits = (
+            sum(ns**2 / 4 for ns, _ in _waits(plan, hops)) * len(path.kept) / max(1, len(path.kept) - 1)
+            for hops, path in paths
+        )
         noise = gate.allowed.noise_ns**2 + max(waits, default=0.0)
         check = _spread(gate, hop, hop.spec.jitter, paths, interval_ns, noise)
         if check.verdict == "proved" and (pace := _pace(gate, hop, hop.spec.jitter, paths, noise)).verdict != "proved":
@@ -394,7 +408,7 @@ def _spread(gate: Measured, hop: Hop, jitter: Jitter, paths: Sequence[_Path], in
                 variance += own * weight
                 fourth += (-1.2 if other.spec.jitter.distribution == "uniform" else 0.0) * own * own * weight
                 joint = (frames_for_one(other.spec.jitter, interval_ns) - 1) / (len(path.kept) - 1)
-                less += own * weight * min(1.0, joint)
+                less += own * weight * min(1.0, joint + _more_copies(hops, other))
                 for_one = max(for_one, frames_for_one(other.spec.jitter, interval_ns / len(paths), of_variance=True))
     if freedom < for_one:
         return check("unproved", why="it changes too slowly for so short a measurement")
