@@ -60,7 +60,7 @@ def call(
 
 
 def skip_if_busy(problem: str) -> None:
-    """Skip the test if a run ended since something else kept its network from being proved, three times in a row."""
+    """Skip the test if a run ended since something else kept its network from being proved."""
     if "something else keeps this machine busy" in problem:
         pytest.skip(f"disturbed: {problem.strip()}")
 

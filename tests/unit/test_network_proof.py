@@ -78,15 +78,21 @@ NOT_CONFIGURED = "the network is not the one that was configured: rate of etcd1>
     [
         # Stopped for 3 s during the proof: the network was 'not the one that was configured'.
         ([(LATE, 3 * 10**9, None), (GOOD, 20_000, None)], [STOOD], None),
-        ([(LATE, 3 * 10**9, None)] * 3, [STOOD] * 2, f"{STOOD}, 3 times in a row: something else keeps"),
+        ([(LATE, 3 * 10**9, None)] * 10, [STOOD] * 9, f"{STOOD}, the last of 10 times: something else keeps"),
         ([(LATE, 0, LOST), (GOOD, 0, None)], [LOST], None),
-        ([(GOOD, 0, LOST)] * 3, [LOST] * 2, f"{LOST}, 3 times in a row"),
+        ([(GOOD, 0, LOST)] * 10, [LOST] * 9, f"{LOST}, the last of 10 times"),
         # Two labs were brought up at once: the rate of 1000 Mbit/s was 635 in a gate; 2 of 16 labs did not start.
         # Queues are measured last: of 4200 frames, 2800 came after the end, since the emulator was stopped for 90 ms.
         ([(SHORT, 90_000_000, None), (GOOD, 0, None)], [TOO_LATE], None),
         ([(replace(SHORT, kind="aqm"), 90_000_000, None), (GOOD, 0, None)], [TOO_LATE], None),
         ([(SLOW, 0, None), (LATE, 0, None), (GOOD, 0, None)], SEEMINGLY, None),
         ([(SLOW, 0, None), (LATE, 0, None), (SLOW, 0, None)], SEEMINGLY, NOT_CONFIGURED),
+        ([(SLOW, 0, None), *[(GOOD, 0, LOST)] * 8, (SLOW, 0, None)], [SEEMINGLY[0], *[LOST] * 8], NOT_CONFIGURED),
+        (
+            [(SLOW, 0, None), (GOOD, 0, LOST), (LATE, 0, None), (SHORT, 0, None)],
+            [SEEMINGLY[0], LOST, SEEMINGLY[1]],
+            "seemingly wrong: queue of etcd1>s1 (2000 frames), the last of 4 times: something else keeps",
+        ),
     ],
     ids=[
         "a pause",
@@ -97,6 +103,8 @@ NOT_CONFIGURED = "the network is not the one that was configured: rate of etcd1>
         "the end of a discipline",
         "what one gate finds",
         "what two find",
+        "what two find with pauses between",
+        "what each finds anew",
     ],
 )
 def test_only_what_gates_agree_on_is_the_networks_fault(
