@@ -322,12 +322,13 @@ def copies(path: Iterable[Hop]) -> float:
 
 
 def _most_copies(path: Iterable[Hop], frames: int) -> float:
-    """How many frames a path makes of so many, but for one time in 10^6: five standard deviations above the mean.
+    """How many frames a path makes of so many, at most: five standard deviations above the mean, or all copies.
 
     The variance for one frame is m (m - 1) at most, m being the mean (Harris, see ``arrivals``).
     """
-    mean = copies(path)
-    return frames * mean + 5 * math.sqrt(frames * mean * (mean - 1))
+    hops = [hop for hop in path if hop.spec.duplication_ratio]
+    mean = copies(hops)
+    return min(frames * 2.0 ** len(hops), frames * mean + 5 * math.sqrt(frames * mean * (mean - 1)))
 
 
 def before(path: Sequence[Hop], name: str) -> Sequence[Hop]:

@@ -322,7 +322,7 @@ def _of_size(gate: Measured, hop: Hop, rate: int, trains: Sequence[_Arrival], li
     if early and not whole:
         error += 1.25 * math.sqrt(burst_frames(path) * early / (1 - early) / frames / len(arrived))
     if not train.feed.faster:  # how many copies take the time of the slower direction is known only in the mean
-        twice = [h.spec.duplication_ratio for h in path]
+        twice = [h.spec.duplication_ratio for h in path[:-1]]
         error += 1.25 * math.sqrt(sum(d * (1 - d) / (1 + d) ** 2 for d in twice) / frames / len(arrived))
     if shuffles(ahead):  # which frames were the first and the last one is not known
         error += 2 * math.sqrt(lost) / (1 - lost) / frames

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
@@ -23,6 +23,7 @@ from containernet_env.network.gate_plan import (
     delay_ns,
     jitter_reach_ns,
     loss_ratio,
+    lost_ratio,
     path_ns,
     variance_ns2,
 )
@@ -139,7 +140,10 @@ def _met(gate: Measured, pair: _Pair, arrivals: _Arrivals) -> Callable[[int], bo
         takes_ns = hop.spec.serialization_ns(PROBE_FRAME_BYTES)
         if takes_ns > noise_ns or not jitter_reach_ns(path):
             near_ns = min(noise_ns, takes_ns) + min(_brought_ns(gate.plan, hop), takes_ns)
-            places.append((*arrivals[hop.name], way_ns - takes_ns - near_ns, way_ns + near_ns))
+            # With its copies, where paths over it duplicate, a frame takes so many times as long.
+            ahead = (before(gate.plan.paths[over], hop.name) for over in gate.plan.over(hop))
+            most = max(2 ** sum(other.spec.duplication_ratio > 0 for other in path) for path in ahead)
+            places.append((*arrivals[hop.name], way_ns - most * takes_ns - near_ns, way_ns + near_ns))
 
     def meets(sent_ns: int) -> bool:
         return any(
@@ -156,23 +160,48 @@ def _brought_ns(plan: GatePlan, hop: Hop) -> int:
     return max((jitter_reach_ns(before(plan.paths[pair], hop.name)) for pair in plan.over(hop)), default=0)
 
 
-def _waits(plan: GatePlan, path: Sequence[Hop]) -> list[tuple[int, float]]:
-    """By how much frames of a path may be later, ns, and which share of them is, at most.
+def _waits_ns(plan: GatePlan, path: Sequence[Hop]) -> list[int]:
+    """How long frames may wait for those of other paths that jitter brings to them, at each direction of a path."""
+    return [hop.spec.serialization_ns(PROBE_FRAME_BYTES) for hop in path if _brought_ns(plan, hop)]
 
-    They wait for those of other paths that jitter brings to them, at each direction; and where the first copy of a
-    frame is lost, the second one counts, which follows it over the slowest direction behind.
+
+def _second_copies(path: Sequence[Hop]) -> list[tuple[int, float]]:
+    """For each direction that duplicates: how much later a second copy comes, ns, and for which share of frames.
+
+    It counts where the first one is lost behind the direction, and follows it over the slowest direction there.
     """
-    takes_ns = [hop.spec.serialization_ns(PROBE_FRAME_BYTES) for hop in path]
-    waits = [(ns, _MEET_RATIO) for hop, ns in zip(path, takes_ns, strict=True) if _brought_ns(plan, hop)]
-    for index, hop in enumerate(path):
-        if hop.spec.duplication_ratio and (lost := 1 - math.prod(1 - loss_ratio(behind) for behind in path[index:])):
-            waits.append((max(takes_ns[index:]), lost))
-    return waits
+    return [
+        (max(behind.spec.serialization_ns(PROBE_FRAME_BYTES) for behind in path[index + 1 :]), ratio * lost)
+        for index, hop in enumerate(path)
+        if (ratio := hop.spec.duplication_ratio) and (lost := lost_ratio(path[index + 1 :]))
+    ]
+
+
+def _added_ns2(gate: Measured, path: Sequence[Hop], samples: int) -> float:
+    """The variance, ns^2, that waiting and second copies add to so many delays of a path, at most.
+
+    A time between 0 and w has a variance of w^2 / 4 at most (Popoviciu, Mathematica 9, 1935), and of p (1 - p) w^2
+    where it is w for a share p of the frames; n samples estimate n / (n - 1) times as much.
+    """
+    added = sum(ns**2 / 4 for ns in _waits_ns(gate.plan, path))
+    for ns, share in _second_copies(path):
+        most = min(0.5, CountTest.of(samples, share, gate.alpha).high / samples)
+        added += ns**2 * most * (1 - most)
+    return added * samples / max(1, samples - 1)
 
 
 def _more_copies(path: Sequence[Hop], hop: Hop) -> float:
     """How many more copies of a frame draw a delay of their own at a direction, of which the first to arrive counts."""
     return copies(before(path, hop.name)) - 1 if hop.spec.jitter is not None and hop.spec.jitter.reorder else 0.0
+
+
+def _missing(path: Sequence[Hop], hop: Hop) -> float:
+    """The part of a direction's variance that may be missing where the first of several copies counts.
+
+    The distributions are symmetric, so the mean square about their mean is no less; the mean moves by the standard
+    deviation / sqrt(3) for each more copy at most (see ``_delays_of``).
+    """
+    return min(1.0, _more_copies(path, hop) ** 2 / 3)
 
 
 def _delays_of(gate: Measured, pair: _Pair, arrivals: _Arrivals) -> _PathDelays | None:
@@ -194,10 +223,10 @@ def _delays_of(gate: Measured, pair: _Pair, arrivals: _Arrivals) -> _PathDelays 
     if len(came) < SAMPLES_MIN:
         return None
     offs = [(at, delay - expected_ns) for at, delay in came]
-    waits = _waits(gate.plan, path)
-    wait_ns = sum(ns for ns, _ in waits)
+    waits_ns, seconds = sum(_waits_ns(gate.plan, path)), _second_copies(path)
+    wait_ns = waits_ns + sum(ns for ns, _ in seconds)
     early_ns = allowed.early(expected_ns) + first_ns
-    late_ns = allowed.late(expected_ns) + sum(ns * share for ns, share in waits)
+    late_ns = allowed.late(expected_ns) + _MEET_RATIO * waits_ns + sum(ns * share for ns, share in seconds)
     low = -reach_ns - early_ns if reach_ns else -math.inf
     high = reach_ns + wait_ns + late_ns + (_LATE_NOISES_JITTER if reach_ns else _LATE_NOISES) * allowed.noise_ns
     kept = [(at, off) for at, off in offs if low <= off <= high]
@@ -316,13 +345,17 @@ def _nodes(path: Sequence[Hop]) -> str:
     return ">".join([path[0].sender, *(hop.receiver for hop in path)])
 
 
-def _informative_paths(plan: GatePlan, hop: Hop, effect: Callable[[Hop], float]) -> list[_Pair]:
+def _informative_paths(
+    plan: GatePlan, hop: Hop, effect: Callable[[Hop], float], among: Container[_Pair] | None = None
+) -> list[_Pair]:
     """The paths over a direction that show most of a random effect: those on which the others add no more than it does.
 
     If there is none, those on which they add least. Every path is among those of the direction that adds most to it.
+    Only those ``among`` some.
     """
-    rest = {pair: sum(effect(other) for other in plan.paths[pair] if other.name != hop.name) for pair in plan.over(hop)}
-    most = max(effect(hop), min(rest.values()) * 1.000001)
+    pairs = [pair for pair in plan.over(hop) if among is None or pair in among]
+    rest = {pair: sum(effect(other) for other in plan.paths[pair] if other.name != hop.name) for pair in pairs}
+    most = max(effect(hop), min(rest.values(), default=0.0) * 1.000001)
     return [pair for pair, others in rest.items() if others <= most]
 
 
@@ -345,13 +378,8 @@ def _jitter_checks(gate: Measured, delays: _PathsDelays) -> Iterator[Check]:
         pairs = [pair for pair in _informative_paths(plan, hop, variance_ns2) if pair in plan.delays]
         paths = [(plan.paths[pair], path) for pair in pairs if (path := delays[pair]) is not None]
         interval_ns = min((plan.streams[plan.delays[pair]].interval_ns for pair in pairs), default=1)
-        # A time between 0 and w has a variance of w^2 / 4 at most (Popoviciu, Mathematica 9, 1935), which n samples
-        # estimate as n / (n - 1) times as much.
-        waits = (
-            sum(ns**2 / 4 for ns, _ in _waits(plan, hops)) * len(path.kept) / max(1, len(path.kept) - 1)
-            for hops, path in paths
-        )
-        noise = gate.allowed.noise_ns**2 + max(waits, default=0.0)
+        added = (_added_ns2(gate, hops, len(path.kept)) for hops, path in paths if path.kept)
+        noise = gate.allowed.noise_ns**2 + max(added, default=0.0)
         check = _spread(gate, hop, hop.spec.jitter, paths, interval_ns, noise)
         if check.verdict == "proved" and (pace := _pace(gate, hop, hop.spec.jitter, paths, noise)).verdict != "proved":
             check = pace
@@ -408,7 +436,7 @@ def _spread(gate: Measured, hop: Hop, jitter: Jitter, paths: Sequence[_Path], in
                 variance += own * weight
                 fourth += (-1.2 if other.spec.jitter.distribution == "uniform" else 0.0) * own * own * weight
                 joint = (frames_for_one(other.spec.jitter, interval_ns) - 1) / (len(path.kept) - 1)
-                less += own * weight * min(1.0, joint + _more_copies(hops, other))
+                less += own * weight * min(1.0, joint + _missing(hops, other))
                 for_one = max(for_one, frames_for_one(other.spec.jitter, interval_ns / len(paths), of_variance=True))
     if freedom < for_one:
         return check("unproved", why="it changes too slowly for so short a measurement")
@@ -469,8 +497,8 @@ def _pace(gate: Measured, hop: Hop, jitter: Jitter, paths: Sequence[_Path], nois
     for_one = max(frames_for_one(of, each_ns, of_variance=True) for of in jitters)
     freedom = len(changes) / max(1.5, for_one)
     miss = sigmas(MISS)
-    measured, expected, slow, none = (sum(of) / len(changes) for of in zip(*changes, strict=True))
-    low, high = _bound(expected, freedom, -gate.z), _bound(expected, freedom, gate.z) + noise
+    measured, expected, least, slow, none = (sum(of) / len(changes) for of in zip(*changes, strict=True))
+    low, high = _bound(least, freedom, -gate.z), _bound(expected, freedom, gate.z) + noise
     texts = [delay_text(math.sqrt(of)) for of in (measured, low, high)]
     within = f" within {delay_text(lag_ns)}" if lag_ns else " from frame to frame"
     check = partial(
@@ -494,13 +522,14 @@ def _pace(gate: Measured, hop: Hop, jitter: Jitter, paths: Sequence[_Path], nois
     return check("unproved", why=f"{len(series)} frames cannot show whether it changes {cannot}")
 
 
-def _changes(hop: Hop, one: Sequence[Hop], two: Sequence[Hop], apart_ns: float) -> tuple[float, float, float]:
+def _changes(hop: Hop, one: Sequence[Hop], two: Sequence[Hop], apart_ns: float) -> tuple[float, ...]:
     """Half of the mean square by which the delays of two frames on two paths, so far apart, differ by jitter.
 
-    As configured; where the jitter of ``hop`` changed ``_SLOWER`` times as slowly or, where each frame draws a delay of
-    its own, as slowly as where it does not; and where each frame drew a delay of its own.
+    As configured, and the least of it (``_missing``); where the jitter of ``hop`` changed ``_SLOWER`` times as slowly
+    or, where each frame draws a delay of its own, as slowly as where it does not; and where each frame drew a delay of
+    its own.
     """
-    configured, slow, none = 0.0, 0.0, 0.0
+    configured, least, slow, none = 0.0, 0.0, 0.0, 0.0
     for path, rest in ((one, two), (two, one)):
         names = {other.name for other in rest}
         for other in path:
@@ -513,9 +542,10 @@ def _changes(hop: Hop, one: Sequence[Hop], two: Sequence[Hop], apart_ns: float) 
             slow_ns = USUAL_CORRELATION * jitter.ns if jitter.reorder else _SLOWER * jitter.held_correlation_ns
             own = other.name == hop.name
             configured += held
+            least += held * (1 - _missing(path, other))
             slow += half * (1 - _correlation(jitter, apart_ns / slow_ns)) if own else held
             none += half if own else held
-    return configured, slow, none
+    return configured, least, slow, none
 
 
 def _correlation(jitter: Jitter, times: float) -> float:
@@ -591,13 +621,9 @@ def _loss_checks(gate: Measured) -> Iterator[Check]:
 def _duplication_checks(gate: Measured) -> Iterator[Check]:
     """The duplication of every direction that has one, or to which frames point that arrived twice; as for losses."""
     plan = gate.plan
+    countable = {pair for pair, path in plan.paths.items() if not _lost_together(path)}
     over = {
-        hop.name: [
-            pair
-            for pair in _informative_paths(plan, hop, lambda hop: hop.spec.duplication_ratio)
-            if not _lost_together(plan.paths[pair])
-        ]
-        for hop in plan.hops
+        hop.name: _informative_paths(plan, hop, lambda hop: hop.spec.duplication_ratio, countable) for hop in plan.hops
     }
     blamed: set[_Pair] = set()
     for hop in sorted(plan.hops, key=lambda hop: _Losses.over(gate, over[hop.name], repeated=True).suspicion(hop)):
@@ -606,7 +632,7 @@ def _duplication_checks(gate: Measured) -> Iterator[Check]:
         check = partial(Check, hop.name, "duplication", configured=f"{ratio * 100:g} %")
         if not counted.sent:
             if ratio:
-                yield check("unproved", why="behind it, bursts of losses may take both copies or none")
+                yield check("unproved", why="on its paths, bursts of losses may take both copies of a frame or none")
             continue
         test = counted.test(gate.alpha)
         check = partial(

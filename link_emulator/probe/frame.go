@@ -56,6 +56,7 @@ func decode(frame []byte, to [6]byte) (Mark, bool) {
 	if len(frame) < headerBytes+MarkBytes || [6]byte(frame[:6]) != to || binary.BigEndian.Uint16(frame[12:]) != etherType {
 		return Mark{}, false
 	}
+	// All zero: the first byte is, and each equals the one before it.
 	padding := frame[headerBytes+MarkBytes:]
 	if len(padding) > 0 && (padding[0] != 0 || !bytes.Equal(padding[1:], padding[:len(padding)-1])) {
 		return Mark{}, false

@@ -24,7 +24,7 @@ settings.load_profile("exact")
 core.global_force_seed = int(os.environ.get("CONTAINERNET_ENV_SEED") or 0)
 
 
-gc.set_threshold(50_000, 20, 100)  # modules and tests stay: a tenth of the CPU time was to go through them again
+gc.set_threshold(50_000, 20, 100)  # collecting as often as by default takes a tenth of the CPU time
 
 
 def pytest_configure(config: pytest.Config) -> None:

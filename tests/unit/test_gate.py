@@ -57,6 +57,11 @@ def one(**values: Any) -> Topology:
     return star_of(LinkSpec(DirectionSpec(MS, **{"rate_bps": 10 * MBIT} | values), DirectionSpec(MS)), FREE, FREE)
 
 
+def one_and_free(**values: Any) -> Topology:
+    """A direction from h1 to the switch of 20 ms, and nothing else that takes time or loses."""
+    return star_of(LinkSpec(DirectionSpec(20 * MS, **values), DirectionSpec(MS)), FREE)
+
+
 NETWORKS = {
     "impaired": star_of(*[LinkSpec(replace(UP, loss=IndependentLoss(0.02)), HALF_MS)] * 2, FREE),
     "plain": star_of(*[both(3 * MS)] * 3, FREE),
@@ -91,6 +96,36 @@ NETWORKS = {
     "short queues": star_of(*[both(3 * MS, 1000 * MBIT, queue_frames=100)] * 3, FREE),
     "no queue": one(queue_bytes=1000),
     "copies": one(duplication_ratio=0.1),
+    **{
+        f"copies {share}, then jitter": star_of(
+            LinkSpec(DirectionSpec(MS, duplication_ratio=share), DirectionSpec(MS)),
+            LinkSpec(DirectionSpec(MS), DirectionSpec(10 * MS, jitter=Jitter("uniform", 5 * MS, reorder=True))),
+        )
+        for share in (0.9, 1.0)
+    },
+    "slow copies": one_and_free(rate_bps=200_000, duplication_ratio=0.01, loss=IndependentLoss(0.5)),
+    "few copies": one_and_free(
+        rate_bps=MBIT,
+        duplication_ratio=0.01,
+        loss=IndependentLoss(0.001),
+        jitter=Jitter("normal", 200 * US, reorder=True),
+    ),
+    "copies at the end": star_of(
+        *[LinkSpec(DirectionSpec(MS, 10 * MBIT), DirectionSpec(MS, 10 * MBIT, duplication_ratio=0.3))] * 2
+    ),
+    "copies and bursts": star_of(
+        LinkSpec(DirectionSpec(MS, duplication_ratio=0.1), DirectionSpec(MS)),
+        LinkSpec(DirectionSpec(MS), DirectionSpec(MS, loss=GilbertElliottLoss(0.01, 0.2))),
+        LinkSpec(DirectionSpec(MS), DirectionSpec(MS, duplication_ratio=0.3)),
+    ),
+    **{
+        f"copies {share} that are met": star_of(
+            LinkSpec(DirectionSpec(MS, duplication_ratio=share), DirectionSpec(MS)),
+            LinkSpec(DirectionSpec(13_805 * US), DirectionSpec(MS)),
+            LinkSpec(DirectionSpec(MS), DirectionSpec(MS, 500_000)),
+        )
+        for share in (0.3, 1.0)
+    },
     "copies of all": star_of(*[both(MS, 10 * MBIT, duplication_ratio=0.5)] * 2),
     "damages": one(corruption_ratio=0.05),
     "copies, damages and losses": one(corruption_ratio=0.02, duplication_ratio=0.05, loss=IndependentLoss(0.02)),
@@ -128,6 +163,12 @@ def test_a_network_as_configured_is_proved_whatever_chance_does(
     for seed in range(1, 1 + seeds):
         proof = gate(NETWORKS[network], seed, **carried)
         assert proof.text == text, (seed, [check.line for check in proof.checks if check.verdict != "proved"])
+
+
+@pytest.mark.parametrize("network", [name for name in NETWORKS if name.startswith("copies ")])
+def test_no_network_as_configured_is_wrong_for_its_copies(network: str) -> None:
+    for seed in range(1, 6):
+        assert not wrong(gate(NETWORKS[network], seed)), seed
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
@@ -245,6 +286,10 @@ def swap(name: str, spec: DirectionSpec) -> DirectionSpec:
         *(("reordering", seed, of_jitter(), {"h1>s1 jitter"}) for seed in range(1, 4)),
         *(("copies", 1, changed([NAME], duplication_ratio=r), {"h1>s1 duplication"}) for r in (0.0, 0.05, 0.2)),
         ("plain", 1, changed(["s1>h2"], duplication_ratio=0.01), {"s1>h2 duplication"}),
+        ("copies 1.0, then jitter", 1, changed(["s1>h2"], jitter=None), {"s1>h2 jitter"}),
+        ("slow copies", 1, changed([NAME], delay_ns=21_500 * US), {"delay"}),
+        ("few copies", 1, changed([NAME], jitter=Jitter("normal", 320 * US, reorder=True)), {"h1>s1 jitter"}),
+        ("copies at the end", 1, changed([NAME], rate_bps=9 * MBIT), {"h1>s1 rate"}),
         *(("damages", 1, changed([NAME], corruption_ratio=ratio), {"h1>s1 loss"}) for ratio in (0.0, 0.1)),
         ("plain", 1, changed(["s1>h2"], corruption_ratio=0.02), {"s1>h2 loss"}),
         *(
@@ -273,6 +318,7 @@ def test_a_fault_is_caught(network: str, seed: int, fault: Fault, found: set[str
         ("plain", changed([NAME], loss=IndependentLoss(0.05)), NAME),
         ("plain", make_up, "h1>s1 s1>h2"),
         ("impaired", swap, "h1>s1 s1>h1"),
+        ("copies and bursts", changed([NAME], duplication_ratio=0.2), NAME),
         ("one and free", changed([NAME], delay_ns=2 * MS), "h1>s1>h2"),  # only one path crosses both
     ],
 )
