@@ -165,13 +165,17 @@ def _waits_ns(plan: GatePlan, path: Sequence[Hop]) -> list[int]:
     return [hop.spec.serialization_ns(PROBE_FRAME_BYTES) for hop in path if _brought_ns(plan, hop)]
 
 
-def _second_copies(path: Sequence[Hop]) -> list[tuple[int, float]]:
-    """For each direction that duplicates: how much later a second copy comes, ns, and for which share of frames.
+def _second_copies(gate: Measured, path: Sequence[Hop], samples: int) -> list[tuple[int, float]]:
+    """For each direction that duplicates: how much later a second copy comes, ns, and for which share of the samples.
 
     It counts where the first one is lost behind the direction, and follows it over the slowest direction there.
     """
+
+    def most(share: float) -> float:
+        return min(1.0, CountTest.of(samples, share, gate.alpha).high / samples)
+
     return [
-        (max(behind.spec.serialization_ns(PROBE_FRAME_BYTES) for behind in path[index + 1 :]), ratio * lost)
+        (max(behind.spec.serialization_ns(PROBE_FRAME_BYTES) for behind in path[index + 1 :]), most(ratio * lost))
         for index, hop in enumerate(path)
         if (ratio := hop.spec.duplication_ratio) and (lost := lost_ratio(path[index + 1 :]))
     ]
@@ -184,9 +188,9 @@ def _added_ns2(gate: Measured, path: Sequence[Hop], samples: int) -> float:
     where it is w for a share p of the frames; n samples estimate n / (n - 1) times as much.
     """
     added = sum(ns**2 / 4 for ns in _waits_ns(gate.plan, path))
-    for ns, share in _second_copies(path):
-        most = min(0.5, CountTest.of(samples, share, gate.alpha).high / samples)
-        added += ns**2 * most * (1 - most)
+    for ns, most in _second_copies(gate, path, samples):
+        share = min(0.5, most)
+        added += ns**2 * share * (1 - share)
     return added * samples / max(1, samples - 1)
 
 
@@ -223,7 +227,7 @@ def _delays_of(gate: Measured, pair: _Pair, arrivals: _Arrivals) -> _PathDelays 
     if len(came) < SAMPLES_MIN:
         return None
     offs = [(at, delay - expected_ns) for at, delay in came]
-    waits_ns, seconds = sum(_waits_ns(gate.plan, path)), _second_copies(path)
+    waits_ns, seconds = sum(_waits_ns(gate.plan, path)), _second_copies(gate, path, len(came))
     wait_ns = waits_ns + sum(ns for ns, _ in seconds)
     early_ns = allowed.early(expected_ns) + first_ns
     late_ns = allowed.late(expected_ns) + _MEET_RATIO * waits_ns + sum(ns * share for ns, share in seconds)
