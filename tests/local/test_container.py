@@ -19,7 +19,7 @@ from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import container, engine
 from containernet_env.hosts.container import Container
-from containernet_env.hosts.engine import EngineGoneError, shim_of
+from containernet_env.hosts.engine import EngineGoneError, HeldProcess, shim_of
 from containernet_env.hosts.limits import Limits
 from containernet_env.hosts.options import ContainerOptions
 from tests.deadline import eventually
@@ -177,11 +177,13 @@ def test_removal_is_over_when_the_shim_has_ended(api: Api, family: Family, monke
         with pytest.raises(RunError, match=stays):  # what is removed by its label is waited for, too
             engine.remove_containers(["abc"])
     other.remove()
+    shim = HeldProcess(family.shim.pid)  # Popen.poll says "running" while another thread waits for the process
     ender = threading.Timer(0.3, family.end)
     ender.start()
     other.wait_gone()
-    assert family.shim.poll() is not None
+    assert shim.has_ended()
     ender.join()
+    shim.close()
 
 
 def test_a_parent_that_is_no_shim_is_not_waited_for(tmp_path: Path, family: Family) -> None:
