@@ -325,6 +325,7 @@ CRASHES: Mapping[str, Command] = {
 }
 
 
+_WAKE_MS = 500
 _SECONDS = 5.0
 _SECONDS_MAX = 600.0
 
@@ -602,7 +603,9 @@ class CommandLine(CLI):  # type: ignore[misc]
             return
         while node.waiting:
             try:
-                output(node.monitor())
+                # A signal that comes while this process is stopped may be delivered to another thread: Python handles
+                # it only once this one goes on.
+                output(node.monitor(_WAKE_MS))
             except KeyboardInterrupt:
                 node.sendInt()
 

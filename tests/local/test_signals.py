@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +18,8 @@ from containernet_env.base.errors import Interrupted, RunError
 from containernet_env.base.work import STOP_SIGNALS, stops_kept
 from containernet_env.cli import terminal
 from containernet_env.cli.terminal import StopSignals
-from tests.processes import pressing_ctrl_c
+from tests.deadline import HANG_S, eventually
+from tests.processes import is_stopped, pressing_ctrl_c
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -145,3 +147,39 @@ def test_an_error_of_its_own_and_one_told_on_purpose_stay() -> None:
         except KeyboardInterrupt:
             with stops_kept():
                 int("x")
+
+
+_WAITS = """
+import os, select, threading
+from types import SimpleNamespace
+from containernet_env.cli.terminal import StopSignals
+from containernet_env.containernet.shell import OneLine
+
+silent = os.pipe()[0]
+for _ in range(3):
+    threading.Thread(target=os.read, args=(silent, 1), daemon=True).start()
+poll = select.poll()
+poll.register(silent, select.POLLIN)
+node = SimpleNamespace(waiting=True, monitor=lambda timeoutms=None: "".join(map(str, poll.poll(timeoutms))))
+with StopSignals():
+    print("waits", flush=True)
+    OneLine(None).waitForNode(node)
+"""
+
+
+def test_a_command_of_a_lab_is_ended_by_a_signal_that_came_while_the_lab_was_stopped() -> None:
+    """The kernel then gives the signal to any thread: 28 of 40 times the one that waits for the command slept on."""
+    labs = [subprocess.Popen([sys.executable, "-c", _WAITS], stdout=-1, stderr=-1, text=True) for _ in range(8)]
+    try:
+        for lab in labs:
+            assert lab.stdout is not None and lab.stdout.readline() == "waits\n"
+            lab.send_signal(signal.SIGSTOP)
+            eventually(partial(is_stopped, lab.pid), "it is stopped")
+            lab.send_signal(signal.SIGTERM)
+            lab.send_signal(signal.SIGCONT)
+        for lab in labs:
+            assert "Interrupted" in lab.communicate(timeout=HANG_S)[1]
+    finally:
+        for lab in labs:
+            lab.kill()
+            lab.communicate()
