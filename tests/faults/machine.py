@@ -65,6 +65,8 @@ class Process:
         self.end, self._alive = os.pipe()
         self.at_end: list[Callable[[], None]] = []
         machine.processes[self.pid] = self
+        if parent is not None and not parent.alive:  # it was killed while it started this one
+            self.exit(-signal.SIGKILL)
 
     @property
     def alive(self) -> bool:
