@@ -58,6 +58,15 @@ def validate(form: Form, document: Document) -> Validated[Any]:
 _BAD = object()
 
 
+def _of_an_object(name: str, keys: Iterable[Key]) -> str | None:
+    """A key beside the object that has it, in that object; ``None`` where none has it."""
+    for key in keys:
+        forms = key.form.forms if isinstance(key.form, Chosen) else (key.form,)
+        if any(isinstance(form, type) and name in keys_of(form) for form in forms):
+            return f'"{key.name}": {{"{name}": ...}}'
+    return None
+
+
 class _Reader:
     """Reads the values of a file in a folder, and collects all that is wrong with them."""
 
@@ -139,7 +148,7 @@ class _Reader:
             return made
         for name in raw:
             if name not in keys:
-                meant = hints.closest_key(name, [*keys])
+                meant = hints.closest_key(name, [*keys]) or _of_an_object(name, keys.values())
                 message = f"is not a known key{f', did you mean {meant}?' if meant else ''}"
                 self._refuse((*at, name), message, f"the keys {', '.join(keys)}", at_key=True)
         rules = rules_of(kind)

@@ -33,22 +33,6 @@ _OTHER_WORDS = {
     "https": "tls",
     "secure": "tls",
 }
-# Only in a host's link.
-_OF_LINKS = (
-    "to_switch",
-    "from_switch",
-    "delay",
-    "jitter",
-    "loss",
-    "queue",
-    "overhead",
-    "uplink",
-    "duplication",
-    "corruption",
-    "aqm",
-    "trace",
-    "seed",
-)
 
 _NUMBER = re.compile(r"([0-9]+(?:[.,][0-9]+)?|[.][0-9]+)[ \t_]*([^0-9., \t_].*)?")
 _DURATION_UNITS = {
@@ -82,9 +66,7 @@ def near_file(path: Path, names: Iterable[str] = (), suffix: str = ".json") -> s
 def closest_key(word: str, known: Sequence[str]) -> str | None:
     """The one of ``known`` that is spelt most like ``word``, or that people know by it."""
     near = find(_OTHER_WORDS.get(plain(word), word), known) or nearest(word, known)
-    if near is not None:
-        return f'"{near}"'
-    return f'"link": {{"{word}": ...}}' if word in _OF_LINKS and "link" in known else None
+    return None if near is None else f'"{near}"'
 
 
 def choices(value: object, known: Sequence[str]) -> Iterator[str]:
