@@ -427,6 +427,12 @@ class DirectionSpec(_Checked):
         return None if limit == (None, None) else limit
 
     @property
+    def shares(self) -> dict[str, float]:
+        """The shares of frames that arrive otherwise than sent, by their keys; of none of them nothing."""
+        keys = (key for key in keys_of(DirectionSpec).values() if key.form is kinds.RATIO)
+        return {key.name: share for key in keys if (share := getattr(self, key.attribute))}
+
+    @property
     def words(self) -> dict[str, str]:
         """Each unusual property, with its unit, for people; those of frames that wait only with a rate."""
         words = {}
@@ -439,9 +445,7 @@ class DirectionSpec(_Checked):
         if self.loss is not None and self.loss.mean_ratio:
             bursts = "" if isinstance(self.loss, IndependentLoss) else " in bursts"
             words["loss"] = f"{self.loss.mean_ratio * 100:.6g}%{bursts}"
-        for name in ("duplication", "corruption"):
-            if ratio := getattr(self, f"{name}_ratio"):
-                words[name] = f"{ratio * 100:.6g}%"
+        words |= {name: f"{ratio * 100:.6g}%" for name, ratio in self.shares.items()}
         if self.rate_bps is not None:
             words["bandwidth"] = f"{format_mbps(self.rate_bps)} Mbit/s"
             frames = self.default_queue_frames if self.queue is None else self.queue_frames

@@ -499,10 +499,7 @@ def _loss(direction: DirectionSpec) -> str:
     loss = direction.loss
     words = [_share(loss.mean_ratio if loss is not None else 0.0)]
     words += ["in bursts"] if isinstance(loss, GilbertElliottLoss) else []
-    for name in ("duplication", "corruption"):
-        if ratio := getattr(direction, f"{name}_ratio"):
-            words.append(f"{name} {_share(ratio)}")
-    return " ".join(words)
+    return " ".join([*words, *(f"{name} {_share(share)}" for name, share in direction.shares.items())])
 
 
 def _share(ratio: float) -> str:
