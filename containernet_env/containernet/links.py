@@ -23,8 +23,8 @@ from containernet_env.network.link import ShapedLink
 from containernet_env.network.switches import BridgeSwitch, LearningSwitch
 
 SHAPING = frozenset({"bw", "delay", "max_queue_size", "jitter", "loss"})
-# Keywords of ours: as in topology files.
-_OF_FILES = ("duplication", "corruption", "aqm")
+# Keywords of ours: as in topology files. Mininet has other forms of the rest.
+_OF_FILES = keys_of(DirectionSpec).keys() - SHAPING - {"bandwidth"}
 # Refused unless their value is a no-op.
 _NEVER = frozenset({"use_hfsc", "use_tbf", "latency_ms", "enable_ecn", "enable_red", "speedup"})
 # These choose an implementation, not behaviour; these links never merge frames or offload checksums.
@@ -44,7 +44,7 @@ def shaping(given: Mapping[str, Any], where: str) -> dict[str, Any]:
             found.update(of_file(key, value, where))
             continue
         if key not in SHAPING:
-            known = sorted({*_OF_FILES} | SHAPING | _INTERFACE | {"params1", "params2", "port1", "port2"})
+            known = sorted(_OF_FILES | SHAPING | _INTERFACE | {"params1", "params2", "port1", "port2"})
             raise UsageError(f"{where}: unknown keyword {key}{suggestion(key, known)}")
         if value is not None:
             found.update(_field(key, value, where))

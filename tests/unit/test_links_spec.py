@@ -85,7 +85,7 @@ def test_keywords_mean_what_they_mean_to_mininet() -> None:
     ends = LinkSpec(DirectionSpec(3 * MS, 2_500_000_000, 50), DirectionSpec(1_500_000, None, 50))
     lossy = LinkSpec(of_first, DirectionSpec(3 * MS))
     spiced = LinkSpec(
-        DirectionSpec(duplication_ratio=0.01, corruption_ratio=0.5, aqm=CoDel()),
+        DirectionSpec(duplication_ratio=0.01, corruption_ratio=0.5, aqm=CoDel(), overhead_bytes=24, seed=7),
         DirectionSpec(duplication_ratio=0.01, aqm=FqCoDel(flows=8)),
     )
     cases: list[tuple[Any, Any, Any, LinkSpec]] = [
@@ -93,7 +93,12 @@ def test_keywords_mean_what_they_mean_to_mininet() -> None:
         # What an end sends goes before.
         ({"delay": "3ms", "max_queue_size": 50}, {"bw": 2500}, {"delay": "1.5ms"}, ends),
         ({"delay": "3ms", "jitter": "1ms"}, {"loss": 1.5}, {"jitter": "0ms"}, lossy),
-        ({"duplication": 0.01, "aqm": "codel"}, {"corruption": 0.5}, {"aqm": {"kind": "fq_codel", "flows": 8}}, spiced),
+        (
+            {"duplication": 0.01, "aqm": "codel"},
+            {"corruption": 0.5, "overhead": 24, "seed": 7},
+            {"aqm": {"kind": "fq_codel", "flows": 8}},
+            spiced,
+        ),
     ]
     for both, first, second, spec in cases:
         assert link_spec(both, first, second, "link a-b") == spec
