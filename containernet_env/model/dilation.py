@@ -86,8 +86,7 @@ class _Scale:
     def of(self, value: Any, name: str = "") -> Any:
         """The value, an object, JSON or a number with that name."""
         if isinstance(value, Disruption):
-            unit = {"delay": "_ns", "rate": "_bps"}.get(value.verb, "")
-            return replace(self._of_fields(replace(value, value=None)), value=self.of(value.value, unit))
+            return replace(self._of_fields(replace(value, value=None)), value=self.of(value.value, value.value_name))
         if is_dataclass(value) and not isinstance(value, type):
             return self._of_fields(value)
         if isinstance(value, Mapping):

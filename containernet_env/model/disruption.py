@@ -131,6 +131,11 @@ class Disruption:
         """The value with its unit; ``None`` where there is none."""
         return SHAPING[self.verb].text(self.value) if self.verb in SHAPING else None
 
+    @property
+    def value_name(self) -> str:
+        """The name of the value, which ends in its unit; empty where there is none."""
+        return SHAPING[self.verb].field if self.verb in SHAPING else ""
+
     def shaped(self, direction: DirectionSpec) -> DirectionSpec:
         """A direction of a link while an event of ``SHAPING`` is in force. Raises ``ValueError`` if they clash."""
         shaping = SHAPING[self.verb]

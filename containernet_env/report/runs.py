@@ -13,7 +13,7 @@ from containernet_env.base.errors import ConfigError, UsageError
 from containernet_env.config.endpoints import KEY as ENDPOINTS
 from containernet_env.config.reader import read_document
 from containernet_env.config.topologies import config_of
-from containernet_env.model.disruption import affected_text
+from containernet_env.model.disruption import UNDOING, affected_text
 from containernet_env.model.topology import Topology, network_of
 from containernet_env.report.rows import FILE, Rows, scaled
 from containernet_env.results.run_directory import TOPOLOGY_INPUT, ReadRun, facts_of, read_run, runs_folder
@@ -26,7 +26,6 @@ PERCENTS = (10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999
 """Of a curve, rising; those that a row has too few requests for are left out of it."""
 NOTICED = {"member_died": "a member died", "leader_changed": "another leader", "emulator_died": "the links died"}
 """Kinds of events that were not configured, in the words of a timeline."""
-_UNDOING = ("restart", "thaw", "heal", "link_up", "reset")
 _RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
 _MOST_TOLD = 20
 
@@ -235,7 +234,7 @@ def _events(run: ReadRun, line: ScenarioLine, length_s: float) -> Iterator[Event
         at_ns = done.since_start_ns
         if (done.scenario, done.repetition, done.attempt) == own and at_ns is not None and done.cause != "end":
             words = f"{done.verb.replace('_', ' ')} {affected_text(done.target, done.members)}"
-            yield Event(at_ns / 1e9, words, "undone" if done.verb in _UNDOING else "struck")
+            yield Event(at_ns / 1e9, words, "undone" if done.verb in UNDOING.values() else "struck")
     began_ns = (line.load or {}).get("began_ns")
     for event in run.events:
         if began_ns is not None and event.kind in NOTICED:
