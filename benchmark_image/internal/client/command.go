@@ -126,8 +126,8 @@ func parse(args []string, version string, stdin io.Reader, stdout io.Writer) (s 
 	refuse(shared, "auto-sync-interval", "0", "the list of endpoints stays as given")
 	refuseSwitch(shared, "report-perfdash", "perfdash reports are not written")
 	shared.Usage = func() {
-		fmt.Fprintf(stdout, "Measure the speed of etcd, of Consul or of a key-value service over HTTP, in a closed loop "+
-			"or at a given rate\n\nUsage:\n  benchmark-client COMMAND [flags]\n\nCommands:\n")
+		fmt.Fprintf(stdout, "Measure the speed of a key-value store, in a closed loop or at a given rate\n\n"+
+			"Usage:\n  benchmark-client COMMAND [flags]\n\nCommands:\n")
 		for _, c := range commands {
 			fmt.Fprintf(stdout, "  %-7s%s\n", c.name, c.short)
 		}
