@@ -23,8 +23,8 @@ from containernet_env.network.link import ShapedLink
 from containernet_env.network.switches import BridgeSwitch, LearningSwitch
 
 SHAPING = frozenset({"bw", "delay", "max_queue_size", "jitter", "loss"})
-# Keywords of ours: as in topology files. Mininet has other forms of the rest.
-_OF_FILES = keys_of(DirectionSpec).keys() - SHAPING - {"bandwidth"}
+# Keywords of ours: as in topology files. Mininet has other forms of the rest; `uplink` is for links of one host alone.
+_OF_FILES = keys_of(DirectionSpec).keys() - SHAPING - {"bandwidth", "uplink"}
 # Refused unless their value is a no-op.
 _NEVER = frozenset({"use_hfsc", "use_tbf", "latency_ms", "enable_ecn", "enable_red", "speedup"})
 # These choose an implementation, not behaviour; these links never merge frames or offload checksums.
