@@ -86,6 +86,7 @@ class CostSample(RequestCost):
     config: str = Field(description="hash of everything configured but the load; the CSV's ConfigHash")
     clients: int = Field(ge=0, description="of a closed loop; 0 of an open one")
     store: str = Field(default="etcd", description="the kind of store")
+    dilation: int = Field(default=1, ge=1, description="how much slower it ran; rates are in emulated time")
 
     @property
     def group(self) -> tuple[str, bool, int, int, int]:
@@ -112,6 +113,11 @@ class MachineCosts(Part):
     machine: MachineKey
     requests: list[CostSample] = Field(default_factory=list)
     syncs: list[SyncSample] = Field(default_factory=list)
+
+    @property
+    def in_real_time(self) -> list[CostSample]:
+        """What requests cost. Of those that ran slower, only the rates count that they reached."""
+        return [sample for sample in self.requests if sample.dilation == 1]
 
 
 class CostsFile(RunFile):
@@ -145,7 +151,7 @@ def add(machine: MachineKey, requests: Sequence[CostSample], syncs: Sequence[Syn
         known = held.of(machine)
         now = MachineCosts(
             machine=machine,
-            requests=_last([*known.requests, *requests], lambda sample: sample.group),
+            requests=_last([*known.requests, *requests], lambda sample: (sample.group, sample.dilation > 1)),
             syncs=_last([*known.syncs, *syncs], lambda sample: sample.data),
         )
         others = [costs for costs in held.machines if costs.machine != machine]
@@ -241,11 +247,12 @@ def sample_of(
         rest_ns=max(0, machine_ns - sum(known[:members]) - client_ns - links_ns) / requests,
         frames=frames / requests,
         frame_bytes=sum(port["received_bytes"] for port in ports) / frames,
-        busy_ratio=machine_ns / usage.window_ns / cores,
+        busy_ratio=machine_ns / usage.window_ns / outcome.dilation / cores,
         limit=limit,
         config=config,
         clients=0 if scenario.is_open else scenario.clients,
         store=store,
+        dilation=outcome.dilation,
     )
 
 
@@ -416,7 +423,7 @@ def carried(plan: Plan, known: MachineCosts) -> Carried:
         fit=tuple(scenario for scenario in scenarios if weighed[scenario.name] == ()),
         unknown=tuple(scenario for scenario in scenarios if weighed[scenario.name] is None),
         shortages=tuple(sorted(found, key=lambda one: (order.index(one.resource), -one.wanted))),
-        forwarding=forwarding(known.requests),
+        forwarding=forwarding(known.in_real_time),
         sync_s=weigher.sync_s,
         slow_sync=weigher.slow_sync(scenarios),
     )
@@ -471,7 +478,7 @@ class _Weigher:
         clients = [client.cpus for client in plan.config.clients]
         self._client_cpus = None if None in clients else sum(cpus for cpus in clients if cpus is not None)
         self._config = config_hash(plan)
-        self._full = full_share(known.requests)
+        self._full = full_share(known.in_real_time)
         self._kept = plan.options.links_cpu
         self._cores = plan.options.machine_cores if self._kept is None else len(plan.options.other_cores)
 
@@ -494,7 +501,8 @@ class _Weigher:
         Of several clients the loads are taken together, and their generators share them evenly.
         """
         floor_s, generators, scenario = self.floor_s(scenario), max(1, len(scenario.parts)), scenario.together
-        samples = alike(self._samples, scenario, len(self._members))
+        held = alike(self._samples, scenario, len(self._members))
+        samples = [sample for sample in held if sample.dilation == 1]
         if not samples or not by_emulator(self._plan):
             return None
         # At low rates each request includes more of the heartbeats: the least is nearer to its own cost. Followers
@@ -502,7 +510,7 @@ class _Weigher:
         least = _cost(lambda name: min(getattr(sample, name) for sample in samples))
         work_s = (least.generator_ns + least.links_ns + least.member_ns) / 1e9
         alone_s = floor_s + work_s / self._dilation
-        rates = [scenario.clients / max(alone_s, 1e-9), *reached_per_s(samples, self._config, scenario.clients)]
+        rates = [scenario.clients / max(alone_s, 1e-9), *reached_per_s(held, self._config, scenario.clients)]
         rates += [float(limit) for limit in (scenario.rate, scenario.search and scenario.search.high) if limit]
         links_bps = [rate for node in self._plan.config.nodes if (rate := node.link.a_to_b.rate_bps) is not None]
         if len(links_bps) == len(self._members):

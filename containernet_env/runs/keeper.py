@@ -39,9 +39,7 @@ def advised(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> ScenarioOu
 def _known(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> capacity.MachineCosts:
     """The costs on this machine, with those of an outcome."""
     known, _ = capacity.read(key)
-    own = None
-    if outcome.dilation == 1:
-        own = capacity.sample_of(outcome, len(plan.config.nodes), key.cores, config_hash(plan), plan.store.name)
+    own = capacity.sample_of(outcome, len(plan.config.nodes), key.cores, config_hash(plan), plan.store.name)
     return known.model_copy(update={"requests": [*known.requests, *([] if own is None else [own])]})
 
 
@@ -65,11 +63,11 @@ def keep_costs(
     """Add measured costs to the machine's file; a note if that is not possible. Never raises.
 
     Profiles cost CPU time that other runs do not spend, so scenarios of such a run are left out; so are those with
-    events, during which requests wait and fail, and those that ran slower than real time.
+    events, during which requests wait and fail.
     """
     try:
         members = len(plan.topology.members)
-        usual = [outcome for outcome in outcomes if outcome.disruptions is None and outcome.dilation == 1]
+        usual = [outcome for outcome in outcomes if outcome.disruptions is None]
         measured = [] if plan.options.profile else usual
         which = config_hash(plan), plan.store.name
         samples = [capacity.sample_of(outcome, members, facts.cores, *which) for outcome in measured]

@@ -200,10 +200,13 @@ def test_what_was_reached_on_the_same_config_bounds_what_as_many_clients_ask_for
         ({"config": same, "limit": "cores"}, False),
         ({"config": same, "limit": "one core"}, False),
         ({"config": same, "clients": 99}, False),
+        ({"config": same, "dilation": 4}, True),
         ({}, False),
     ):
         held = carried(plan, known(sample(), sample(rate_per_s=400, **changes)))
         assert bool(held.fit) is fit, changes
+    # What requests cost is known in real time alone.
+    assert carried(plan, known(sample(config=same, dilation=4))).unknown
     samples = [sample(config="c", rate_per_s=rate) for rate in (2000, 3000, 1000)]
     assert (capacity.reached_per_s(samples, "c", 100), capacity.reached_per_s(samples, "c", 101)) == (
         [3000],
@@ -296,6 +299,8 @@ def test_only_rows_that_nothing_but_want_of_cores_spoils_tell_a_cost() -> None:
     ):
         found = sample_of(held, members, 2, "c")
         assert (found and found.limit) == limit, held
+    slow = sample_of(replace(outcome(), dilation=3), 3, 2, "c")
+    assert slow is not None and (slow.dilation, slow.rate_per_s, slow.busy_ratio) == (3, 500, 0.15)
 
 
 # --- what would make a row valid --------------------------------------------------------------------------------------
