@@ -165,6 +165,7 @@ ENDINGS = {
     "tail /dev/zero; exit $?": f"OOM-killed {LIMIT}",
     "tail /dev/zero; echo no client >&2; exit 3": f"exit status 3 after an OOM kill in it {LIMIT}: no client",
 }
+_UNTIL_GO = "until [ -e /go ]; do sleep 0.05; done"
 
 
 @pytest.fixture(scope="module")
@@ -172,11 +173,13 @@ def ending(shared: Containernet, image: str) -> dict[str, Docker]:
     """By script: a host whose first process runs that, once it has been seen to be up."""
     options: Any = {"dimage": image, "mem_limit": "32m", "logs": True}
     hosts = {
-        script: shared.addDocker(f"end{number}", dcmd=["sh", "-c", f"sleep 0.5; {script}"], **options)
+        script: shared.addDocker(f"end{number}", dcmd=["sh", "-c", f"{_UNTIL_GO}; {script}"], **options)
         for number, script in enumerate(ENDINGS)
     }
     for host in hosts.values():
         host.wait_up()
+    for host in hosts.values():
+        Path(f"/proc/{host.pid}/root/go").touch()
     return hosts
 
 
