@@ -86,7 +86,7 @@ class CostSample(RequestCost):
     config: str = Field(description="hash of everything configured but the load; the CSV's ConfigHash")
     clients: int = Field(ge=0, description="of a closed loop; 0 of an open one")
     store: str = Field(default="etcd", description="the kind of store")
-    dilation: int = Field(default=1, ge=1, description="how much slower it ran; rates are in emulated time")
+    dilation: int = Field(default=1, ge=1, description="how many times slower it ran; rates are emulated")
 
     @property
     def group(self) -> tuple[str, bool, int, int, int]:
@@ -116,7 +116,7 @@ class MachineCosts(Part):
 
     @property
     def in_real_time(self) -> list[CostSample]:
-        """What requests cost. Of those that ran slower, only the rates count that they reached."""
+        """The samples that show what a request costs; those that ran slower show only which rates can be reached."""
         return [sample for sample in self.requests if sample.dilation == 1]
 
 

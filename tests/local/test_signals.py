@@ -169,7 +169,8 @@ with StopSignals():
 
 def test_a_command_of_a_lab_is_ended_by_a_signal_that_came_while_the_lab_was_stopped() -> None:
     """The kernel then gives the signal to any thread: 28 of 40 times the one that waits for the command slept on."""
-    labs = [subprocess.Popen([sys.executable, "-c", _WAITS], stdout=-1, stderr=-1, text=True) for _ in range(8)]
+    program, pipes = [sys.executable, "-c", _WAITS], {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    labs = [subprocess.Popen(program, text=True, **pipes) for _ in range(8)]
     try:
         for lab in labs:
             assert lab.stdout is not None and lab.stdout.readline() == "waits\n"

@@ -50,7 +50,7 @@ type display struct {
 type runError struct{ error }
 
 // mainIn runs the program in a world and returns its exit status. Ending ctx ends the run early: the report holds what
-// was measured, with the text of the context's cause as the reason. Without secure there is no TLS: a load that asks for
+// was measured, with the text of the context's cause as the reason. Without secure there is no TLS: a load that needs
 // it is handed over to the program that has it, and mainIn does not return then.
 func mainIn(ctx context.Context, w world.World, version string, secure Securer, args []string, stdout,
 	stderr io.Writer) int {
