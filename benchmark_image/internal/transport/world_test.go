@@ -838,10 +838,12 @@ func (s *trial) judgeLeader() {
 	if s.users != nil {
 		settled += time.Second // tokens expire, also those of the questions who leads
 	}
-	for number, r := range s.requests {
-		if r.arrived[0] > settled && r.member != s.leader-1 {
-			s.problem("request %d went to member %d, %v after the election of member %d", number, r.member+1,
-				r.arrived[0]-settled, s.leader)
+	for i, record := range s.records {
+		// Not when it arrived: a member that hangs takes what was sent to it once it goes on.
+		sent, r := time.Duration(s.result.BeganNs)+record.Start+record.Lag, s.requests[s.result.First+i]
+		if r != nil && sent > settled && r.member != s.leader-1 {
+			s.problem("request %d was sent to member %d, %v after the election of member %d", i, r.member+1,
+				sent-settled, s.leader)
 		}
 	}
 }
