@@ -299,14 +299,18 @@ class Capacity:
         return self.limits_cores is not None and self.limits_cores <= self.cores
 
 
-def machine_findings(usage: Usage | None, load: LoadResult | None, capacity: Capacity) -> Iterator[Finding]:
-    """Findings of the resource usage while a load ran; unknown values yield no finding."""
+def machine_findings(
+    usage: Usage | None, load: LoadResult | None, capacity: Capacity, dilation: int = 1
+) -> Iterator[Finding]:
+    """Findings of the resource usage while a load ran, in real time; unknown values yield no finding."""
     if load is not None:
         yield from _generator_findings(load)
     if usage is None or usage.window_ns <= 0:
         return
     for name, member in usage.used.members.items():
-        yield from _throttled(name, member, usage.window_ns, "member_throttled", "info")
+        # A limit holds over its period, which is longer then, and a core is as fast as ever.
+        note = f", so at dilation {dilation} latencies differ from those of real time" if dilation > 1 else ""
+        yield from _throttled(name, member, usage.window_ns, "member_throttled", "info", note)
     yield from _waited(usage)
     yield from _throttled("the client's host", usage.used.client, usage.window_ns, "client_throttled", "invalid")
     yield from _throttled("the link emulator", usage.used.links, usage.window_ns, "links_throttled", "invalid")
@@ -357,9 +361,11 @@ def _waited_share(load: LoadResult) -> float:
     return min(share, 2 * load.mean_run_delay_s / load.median_s)
 
 
-def _throttled(name: str, used: Consumption | None, window_ns: int, kind: Kind, effect: Effect) -> Iterator[Finding]:
+def _throttled(
+    name: str, used: Consumption | None, window_ns: int, kind: Kind, effect: Effect, note: str = ""
+) -> Iterator[Finding]:
     share = ((used.throttled_ns if used is not None else None) or 0) / window_ns
-    text = f"{name} was stopped by its own CPU limit for {share:.0%} of the time"
+    text = f"{name} was stopped by its own CPU limit for {share:.0%} of the time{note}"
     yield from _above(kind, share, THROTTLED_SHARE, text, name, effect)
 
 

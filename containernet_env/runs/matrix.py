@@ -345,7 +345,7 @@ class Matrix:
             yield Finding("counters", "unknown", "the links' counters could not be read")
         if usage is None and load is not None and self._observer.samples:
             yield Finding("usage", "unknown", "what hosts, links and machine used could not be read")
-        yield from findings.machine_findings(real.machine, real.load, self._target.capacity)
+        yield from findings.machine_findings(real.machine, real.load, self._target.capacity, self._dilation)
         yield from findings.store_findings(outcome.store)
         yield from findings.member_findings(living, timeout_s, throttled_s, outcome.seconds, stopped)
         yield from findings.leader_findings(before, after, deaths, is_explained)

@@ -102,9 +102,9 @@ ALMOST = {"machine": cores(1.2), "driver": cores(0.6)}
 WAITED = cores(0.4, run_delay_ns=WINDOW_NS, throttled_ns=WINDOW_NS // 2)
 
 
-def of_machine(changes: Any = None, capacity: Capacity = TWO_CORES) -> list[Finding]:
+def of_machine(changes: Any = None, capacity: Capacity = TWO_CORES, dilation: int = 1) -> list[Finding]:
     usage = Usage(WINDOW_NS, replace(CALM, **(changes or {})))
-    return list(rules.machine_findings(usage, LoadResult.from_json(closed_loop()), capacity))
+    return list(rules.machine_findings(usage, LoadResult.from_json(closed_loop()), capacity, dilation))
 
 
 @pytest.mark.parametrize(
@@ -154,9 +154,12 @@ def test_a_finding_names_whom_it_is_about_and_by_how_much() -> None:
     (waited,) = of_machine({"members": waits, "machine": cores(1.6)})
     assert (waited.kind, waited.value, waited.threshold) == ("member_waited", 1.1, 0.5)
     assert waited.text == "CPU contention: on average up to 1.1 runnable threads of etcd1, etcd2 waited for a core"
-    (throttled,) = of_machine({"members": {"etcd2": cores(0.5, throttled_ns=WINDOW_NS // 4)}})
+    stopped = {"members": {"etcd2": cores(0.5, throttled_ns=WINDOW_NS // 4)}}
+    (throttled,) = of_machine(stopped)
     assert (throttled.subject, throttled.value, throttled.threshold) == ("etcd2", 0.25, 0.01)
     assert throttled.text == "etcd2 was stopped by its own CPU limit for 25% of the time"
+    (slowed,) = of_machine(stopped, dilation=4)
+    assert slowed.text == f"{throttled.text}, so at dilation 4 latencies differ from those of real time"
     (paused,) = rules.load_findings(LoadResult.from_json(closed_loop(**SHORT | {"paused_s": 1.5, "pause_s": 0.15})))
     assert paused.text.startswith("the load generator itself was paused 10 times, for 1.50 s in all and 0.15 s at the")
     (full,) = of_machine(ALMOST, KEPT_CORE)
