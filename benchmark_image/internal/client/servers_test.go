@@ -380,8 +380,11 @@ func TestTheProgramWithTLSTakesOver(t *testing.T) {
 		_ = command.Run() // the status is judged
 		carried := requests() - before
 		status := command.ProcessState.ExitCode()
-		assert.That(t, status == c.status && carried == c.carried && strings.Contains(stderr.String(), c.want) &&
-			strings.Count(stderr.String(), "\n") == min(len(c.want), 1),
+		lines := slices.DeleteFunc(strings.SplitAfter(stderr.String(), "\n"), func(line string) bool {
+			return line == "" || strings.Contains(line, "the generator itself stood still") // on a busy machine
+		})
+		assert.That(t, status == c.status && carried == c.carried && len(lines) == min(len(c.want), 1) &&
+			strings.Contains(strings.Join(lines, ""), c.want),
 			"%s %q: status %d, %d requests, %q, want %d, %d and a line with %q", c.program, c.args, status, carried, &stderr,
 			c.status, c.carried, c.want)
 	}
