@@ -309,7 +309,7 @@ def machine_findings(
         return
     for name, member in usage.used.members.items():
         # A limit holds over its period, which is longer then, and a core is as fast as ever.
-        note = f", so at dilation {dilation} latencies differ from those of real time" if dilation > 1 else ""
+        note = f"; at dilation {dilation} latencies then differ from those of real time" if dilation > 1 else ""
         yield from _throttled(name, member, usage.window_ns, "member_throttled", "info", note)
     yield from _waited(usage)
     yield from _throttled("the client's host", usage.used.client, usage.window_ns, "client_throttled", "invalid")
@@ -364,8 +364,9 @@ def _waited_share(load: LoadResult) -> float:
 def _throttled(
     name: str, used: Consumption | None, window_ns: int, kind: Kind, effect: Effect, note: str = ""
 ) -> Iterator[Finding]:
+    # The kernel adds up the times of all cores on which the group had something to run: it may be more than the window.
     share = ((used.throttled_ns if used is not None else None) or 0) / window_ns
-    text = f"{name} was stopped by its own CPU limit for {share:.0%} of the time{note}"
+    text = f"{name} was stopped by its own CPU limit for {share:.0%} of the time, all cores together{note}"
     yield from _above(kind, share, THROTTLED_SHARE, text, name, effect)
 
 

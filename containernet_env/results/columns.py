@@ -241,7 +241,7 @@ ClientCpu_cores     measured   outcome.machine.client_cores .3 cores
 Steal_cores         measured   outcome.machine.steal_cores  .3 cores
     the same of what a hypervisor took from this machine
 ClientThrottled_s   measured   throttled_s                  .3 s
-    for how long the client's host was stopped by its own CPU limit
+    for how long the client's host was stopped by its own CPU limit, all cores together
 GeneratorBusy_ratio measured   load.busy_ratio              .4 ratio
     share of `Total` in which the load generator did not wait for the members: near 1 it was itself the limit
 GeneratorPauses     measured   load.pauses                  count

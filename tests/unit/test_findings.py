@@ -157,9 +157,9 @@ def test_a_finding_names_whom_it_is_about_and_by_how_much() -> None:
     stopped = {"members": {"etcd2": cores(0.5, throttled_ns=WINDOW_NS // 4)}}
     (throttled,) = of_machine(stopped)
     assert (throttled.subject, throttled.value, throttled.threshold) == ("etcd2", 0.25, 0.01)
-    assert throttled.text == "etcd2 was stopped by its own CPU limit for 25% of the time"
+    assert throttled.text == "etcd2 was stopped by its own CPU limit for 25% of the time, all cores together"
     (slowed,) = of_machine(stopped, dilation=4)
-    assert slowed.text == f"{throttled.text}, so at dilation 4 latencies differ from those of real time"
+    assert slowed.text == f"{throttled.text}; at dilation 4 latencies then differ from those of real time"
     (paused,) = rules.load_findings(LoadResult.from_json(closed_loop(**SHORT | {"paused_s": 1.5, "pause_s": 0.15})))
     assert paused.text.startswith("the load generator itself was paused 10 times, for 1.50 s in all and 0.15 s at the")
     (full,) = of_machine(ALMOST, KEPT_CORE)
