@@ -167,9 +167,9 @@ def test_a_finding_names_whom_it_is_about_and_by_how_much() -> None:
     assert full.text.startswith("the one core beside the link emulator's was busy for 100% of the time")
 
 
-def waiting(sum_s: float, mean_s: float | None, median_s: float | None) -> dict[str, Any]:
-    """Of an open loop, which wakes often: its waits count as part of a latency."""
-    answer = open_loop(total_s=10.0, run_delay_s=sum_s, mean_run_delay_s=mean_s)
+def waiting(sum_s: float, mean_s: float | None, median_s: float | None, loop: Any = open_loop) -> dict[str, Any]:
+    """A load whose waits may count as part of a latency."""
+    answer: dict[str, Any] = loop(total_s=10.0, run_delay_s=sum_s, mean_run_delay_s=mean_s)
     if median_s is None:
         return without_answers(answer, 50)
     answer["percentiles_s"]["50"] = median_s
@@ -212,6 +212,11 @@ SHORT = {"total_s": 10.0, "pauses": 10, "paused_s": 0.6, "pause_s": 0.06}
         (waiting(0.4, 0.02, 0.007), []),
         (waiting(1.5, None, 0.007), [("generator_waited", "invalid", 0.15)]),
         (waiting(1.5, 0.0002, None), [("generator_waited", "invalid", 0.15)]),
+        # In a closed loop one of 3 ms counts as well.
+        (waiting(1.5, 0.0002, 0.06, closed_loop), []),
+        (waiting(1.5, 0.0002, 0.05, closed_loop), [("generator_waited", "invalid", 0.06)]),
+        (waiting(1.5, 0.002, 0.06, closed_loop), [("generator_waited", "invalid", 0.0667)]),
+        (waiting(1.5, 0.0002, 0.01, closed_loop), [("generator_waited", "invalid", 0.15)]),
     ],
 )  # fmt: skip
 def test_a_load_is_judged_at_its_thresholds(load: dict[str, Any], expected: Any) -> None:
