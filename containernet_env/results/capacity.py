@@ -351,7 +351,7 @@ Resource = Literal["machine", "links", "generator", "client"]
 the CPU limit of the client's host."""
 _DILATED_SHARE = 0.5
 """What a dilation leaves of the resource to a scenario. Where all of it was used, the generator waited for a core for 6
-to 17 % of the time (eight writes on two cores), and for 2 % where half was; 5 % make a row not valid."""
+to 17 % of the time (eight writes on two cores), and for 2 % where half was."""
 _SLOW_SYNC_SHARE = 0.5
 """If an fdatasync takes a larger share of a write's floor, the scenario mainly measures the disk."""
 
