@@ -39,8 +39,8 @@ SATURATED_CORES = 0.9
 """A thread that takes more of a core, or is busy for a larger share of the time, has no time left in which it could
 wait for something else."""
 WAITED_SHARE = 0.05
-# How long a thread that wakes waits for another one at most, while they share a core: the longest slice of Linux's
-# scheduler (kernel/sched/fair.c: 0.7 or 0.75 ms, times at most 4).
+# The longest default slice of Linux's scheduler (kernel/sched/fair.c: 0.7 or 0.75 ms, times at most 4): how long a
+# thread that wakes may wait for one other thread of its core.
 SLICE_S = 0.003
 STOLEN_SHARE, STOLEN_STEP_NS = 0.01, 10_000_000
 """The kernel reports stolen time in steps of this length: an excess of less than one step may be rounding."""

@@ -413,7 +413,8 @@ func (r *Run) add(request *Request, outcome Outcome, code store.Code) (end time.
 	if r.lastEnd == 0 {
 		r.options.Sink.Begin(r.epoch.Add(r.plan.begin))
 	}
-	end = max(r.elapsed(), 1) // within the lock, so that outcomes are in order
+	// Within the lock, so that outcomes are in order; 0 would say that none has come.
+	end = max(r.elapsed(), 1)
 	r.lastEnd = end
 	r.options.Sink.Add(request.Number-r.plan.first, Record{
 		Start: request.start - r.plan.begin, Lag: request.actual - request.start, Service: max(end-request.actual, 1),

@@ -135,9 +135,9 @@ func TestAGeneratorThatWasHeldUpSaysSo(t *testing.T) {
 		change func(*Result)
 	}{
 		{"", func(r *Result) { r.PauseS, r.Pauses, r.PausedS = 0.09, 3, 0.2 }},
-		{"the generator itself stood still 1 times, for 0.150 s in all and at worst for 0.150 s",
+		{"the generator itself was paused 1 times, for 0.150 s in all and at worst for 0.150 s",
 			func(r *Result) { r.PauseS, r.Pauses, r.PausedS = 0.15, 1, 0.15 }},
-		{"the generator itself stood still 10 times, for 0.600 s in all and at worst for 0.060 s",
+		{"the generator itself was paused 10 times, for 0.600 s in all and at worst for 0.060 s",
 			func(r *Result) { r.PauseS, r.Pauses, r.PausedS = 0.06, 10, 0.6 }},
 		{"the generator waited for a core for 0.600 of 10.000 s",
 			func(r *Result) { r.RunDelayS = new(0.6) }},

@@ -190,7 +190,7 @@ func (r *Figures) generatorNotes() (parts []string) {
 	known := r.TotalS >= shareIsKnownAt.Seconds()
 	if r.PauseS > longPause.Seconds() || known && r.PausedS > largeShare*r.TotalS {
 		parts = append(parts,
-			fmt.Sprintf("the generator itself stood still %d times, for %.3f s in all and at worst for %.3f s", r.Pauses,
+			fmt.Sprintf("the generator itself was paused %d times, for %.3f s in all and at worst for %.3f s", r.Pauses,
 				r.PausedS, r.PauseS))
 	}
 	if known && r.RunDelayS != nil && *r.RunDelayS > largeShare*r.TotalS {
