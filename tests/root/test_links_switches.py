@@ -182,8 +182,8 @@ def test_frames_take_another_way_while_a_link_is_down(net: Containernet) -> None
     check_not_early(h2.pid, h3.IP(), 2 * 31_000_000)
     net.link_up("s2", "s3")
     assert reach(*hosts) and direct >= 2_000_000
-    down = net.link_statistics()["links"]["s2-s3"]
-    assert down["a_to_b"]["drops"]["down"] + down["b_to_a"]["drops"]["down"] > 0, "lost where there is no other way"
+    lost = net.link_statistics()["links"]["s1-s2"]["a_to_b"]["drops"]["down"]
+    assert lost >= 10, "without another path, datagrams take the best one, over a link that is down"
 
 
 def test_links_come_and_go_while_it_runs(net: Containernet) -> None:
