@@ -425,7 +425,7 @@ class Rule:
 
     ``effects``: info, unknown or invalid, the first one if nothing else applies. If it can make figures not valid,
     ``words`` names it to users and ``helps`` lists general remedies; empty if none is known. ``of_machine``: it is
-    about the measuring machine and not about the store as configured: a sweep measures again.
+    about the measuring machine and not about the store as configured: sweeps and `--dilation auto` measure again.
     """
 
     effects: tuple[Effect, ...]

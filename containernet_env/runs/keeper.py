@@ -11,6 +11,7 @@ from containernet_env.base.errors import RunError, text_of
 from containernet_env.config.plan import Plan, config_hash
 from containernet_env.config.planning import at_most
 from containernet_env.model.config import DILATION_MAX
+from containernet_env.model.findings import OF_THE_MACHINE
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.results import capacity
 from containernet_env.results.capacity import MachineKey
@@ -43,15 +44,17 @@ def _known(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> capacity.Ma
     return known.model_copy(update={"requests": [*known.requests, *([] if own is None else [own])]})
 
 
-def slower(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> int | None:
-    """The dilation at which an outcome is measured again: its row is not valid for want of cores alone; else ``None``.
+def next_dilation(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> int | None:
+    """The dilation at which an outcome is measured again: its row is not valid because of this machine; else ``None``.
 
-    It is what the scenario needs by its costs, and at least twice that of ``plan``, at which it was measured, as far as
-    everything can be as slow as that.
+    That of ``plan``, at which it was measured, unless cores were missing: then it is what the scenario needs by its
+    costs, and at least twice as much, as far as everything can be as slow as that.
     """
     causes = {finding.kind for finding in outcome.findings if finding.effect == "invalid"}
-    if outcome.error is not None or not causes or not causes <= capacity.SHORT_OF_CORES:
+    if outcome.error is not None or not causes or not causes <= capacity.SHORT_OF_CORES | OF_THE_MACHINE:
         return None
+    if not causes & capacity.SHORT_OF_CORES:
+        return plan.dilation
     needed = capacity.dilations(plan, _known(plan, key, outcome)).get(outcome.scheduled.scenario.name, 1)
     factor = at_most(plan, min(max(needed, 2 * plan.dilation), DILATION_MAX))
     return factor if factor > plan.dilation else None

@@ -37,7 +37,7 @@ from containernet_env.results.run_files import ClusterRecord, Manifest, Proof, R
 from containernet_env.runs import clean, version
 from containernet_env.runs.external import ExternalTestbed
 from containernet_env.runs.external_access import require_consent
-from containernet_env.runs.keeper import Keeper, advised, keep_costs, slower, was_measured
+from containernet_env.runs.keeper import Keeper, advised, keep_costs, next_dilation, was_measured
 from containernet_env.runs.manifest import inputs_of, manifest_of, trace_copies
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.observer import Observer
@@ -181,7 +181,7 @@ class _Run:
             self._progress.note(f"{count} up on this machine: what is done there disturbs what is measured here")
         try:
             self._measure_on_clusters(images, 0)
-            if self._plan.options.dilation == AUTO and (tried := self._slower()):
+            if self._plan.options.dilation == AUTO and (tried := self._next_tries()):
                 measured, self._plan = len(self._plan.cluster_ends), replace(self._plan, scenarios=tried)
                 self._measure_on_clusters(images, measured)
         finally:
@@ -205,8 +205,8 @@ class _Run:
             if not self._measure_on_cluster(images, number, until):
                 break
 
-    def _slower(self) -> tuple[PlannedScenario, ...] | None:
-        """The scenarios, and again those whose last row is not valid for want of cores, at a larger dilation.
+    def _next_tries(self) -> tuple[PlannedScenario, ...] | None:
+        """The scenarios, and again those whose last row is not valid because of this machine; see ``next_dilation``.
 
         ``None`` without any, and where not all scenarios were measured.
         """
@@ -215,14 +215,14 @@ class _Run:
         last = {(it.scheduled.scenario.name, it.scheduled.repetition): it for it in self._keeper.outcomes}
         key, again = MachineKey.of(self._manifest.machine), []
         for outcome in last.values():
-            if (factor := slower(self._plan.at(outcome.dilation), key, outcome)) is not None:
+            if (factor := next_dilation(self._plan.at(outcome.dilation), key, outcome)) is not None:
                 scheduled = replace(outcome.scheduled, attempt=outcome.scheduled.attempt + 1)
                 again.append(PlannedScenario(scheduled, False, factor * outcome.seconds, factor))
         if not again:
             return None
         again.sort(key=lambda planned: planned.dilation)
         names = ", ".join(f"{planned.scheduled.scenario.name} at {planned.dilation}" for planned in again)
-        self._progress.note(f"once more, at a larger dilation: {names}")
+        self._progress.note(f"once more, by dilation: {names}")
         return (*self._plan.scenarios, *again)
 
     def _measure_on_cluster(self, images: Images | None, number: int, until: int) -> bool:

@@ -41,7 +41,7 @@ from containernet_env.results.run_directory import scenario_line
 from containernet_env.results.run_files import ScenarioLine
 from containernet_env.results.statistics import decode
 from containernet_env.runs.follow import timeout_s
-from containernet_env.runs.keeper import slower
+from containernet_env.runs.keeper import next_dilation
 from containernet_env.runs.load import Answer
 from containernet_env.runs.preflight import check_out
 from containernet_env.runs.prepare import prepare, prepare_shell
@@ -355,12 +355,14 @@ def test_scenarios_of_one_factor_share_a_testbed(tmp_path: Path) -> None:
         (("member_waited", "machine_full"), 3, 6),
         (("generator_waited",), 60, 100),
         (("generator_waited",), 100, None),
-        (("generator_waited", "machine_shared"), 1, None),
+        (("generator_waited", "machine_stolen"), 3, 6),
+        (("machine_stolen",), 3, 3),
+        (("machine_stolen", "leader_changed"), 1, None),
         (("leader_changed",), 1, None),
         ((), 1, None),
     ],
 )
-def test_a_row_that_lacked_cores_alone_is_tried_once_more_at_a_larger_factor(
+def test_a_row_that_is_not_valid_because_of_the_machine_is_tried_once_more(
     tmp_path: Path, kinds: tuple[str, ...], dilation: int, wanted: int | None
 ) -> None:
     plan = plan_of(
@@ -370,8 +372,8 @@ def test_a_row_that_lacked_cores_alone_is_tried_once_more_at_a_larger_factor(
     outcome = ScenarioOutcome(
         plan.scenarios[0].scheduled, "now", 1, load=result_of(9), findings=found, dilation=dilation
     )
-    assert slower(plan.at(dilation), KEY, outcome) == wanted
-    assert slower(plan.at(dilation), KEY, replace(outcome, error="failed")) is None
+    assert next_dilation(plan.at(dilation), KEY, outcome) == wanted
+    assert next_dilation(plan.at(dilation), KEY, replace(outcome, error="failed")) is None
 
 
 def test_auto_is_no_slower_than_the_store_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,8 +385,8 @@ def test_auto_is_no_slower_than_the_store_can_be(tmp_path: Path, monkeypatch: py
     assert [item.dilation for item in prepare(config, loads, dilation="auto").scenarios] == [50]
     found = (Finding("generator_waited", "invalid", "..."),)
     outcome = ScenarioOutcome(plan.scenarios[0].scheduled, "now", 1, load=result_of(9), findings=found, dilation=30)
-    assert slower(plan.at(30), KEY, outcome) == 50
-    assert slower(plan.at(50), KEY, replace(outcome, dilation=50)) is None
+    assert next_dilation(plan.at(30), KEY, outcome) == 50
+    assert next_dilation(plan.at(50), KEY, replace(outcome, dilation=50)) is None
 
 
 def test_an_election_is_explained_by_what_happened_in_real_time() -> None:

@@ -120,9 +120,9 @@ def test_the_seed_that_was_drawn_is_in_every_row_and_in_the_manifest(run: Run) -
     assert len(set(seeds)) == 3 and seeds[2] == 77
 
 
-def test_auto_tries_what_lacked_cores_once_more_on_a_slower_testbed(run: Run, monkeypatch: Patch) -> None:
+def test_auto_tries_what_the_machine_spoiled_once_more_on_a_slower_testbed(run: Run, monkeypatch: Patch) -> None:
     factors = iter([None, 5])
-    monkeypatch.setattr(measure_module, "slower", lambda plan, key, outcome: next(factors))
+    monkeypatch.setattr(measure_module, "next_dilation", lambda plan, key, outcome: next(factors))
     monkeypatch.setattr(capacity, "read", lambda key: (capacity.MachineCosts(machine=key), None))
     run(repeat=2, dilation="auto")
     assert [bed.plan.dilation for bed in run.beds] == [1, 5] and run.downs == [1, 1]
@@ -134,11 +134,11 @@ def test_auto_tries_what_lacked_cores_once_more_on_a_slower_testbed(run: Run, mo
     ]
     assert run.kinds.count("scenario_ended") == 3 and "scenario_not_run" not in run.kinds
     assert events(run.out)[-1]["text"].startswith("2 of 2 scenarios have rows")
-    assert any("once more, at a larger dilation: write-leader-50x1x1-4B-64B at 5" in note for note in run.told.notes)
+    assert any("once more, by dilation: write-leader-50x1x1-4B-64B at 5" in note for note in run.told.notes)
 
 
 def test_auto_tries_nothing_once_more_where_rows_have_no_place(run: Run, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(measure_module, "slower", lambda plan, key, outcome: 5)
+    monkeypatch.setattr(measure_module, "next_dilation", lambda plan, key, outcome: 5)
     monkeypatch.setattr(capacity, "read", lambda key: (capacity.MachineCosts(machine=key), None))
     run.beds.special = {1: filling(run)}
     run.fails(RowsNotWrittenError, repeat=3, dilation="auto")
