@@ -25,7 +25,7 @@ from containernet_env.model.findings import OF_THE_MACHINE, RULES
 from containernet_env.model.scenario import MAX_SCENARIOS
 from containernet_env.runs.sweep import design as design_module
 from containernet_env.runs.sweep.design import Combination, Design, design, expand
-from containernet_env.runs.sweep.ledger import is_narrow, result_of
+from containernet_env.runs.sweep.ledger import FIGURES, is_narrow, tried_of
 from tests.unit.fakes import CONFIG, CONFIGS
 
 NODE = {"mem": "512m", "cpus": 1, "bandwidth": 1000, "link_delay": "3ms"}
@@ -162,17 +162,18 @@ def test_an_interval_is_narrow_on_both_sides() -> None:
 
 
 def test_what_a_row_means() -> None:
-    rows: dict[tuple[str, str, str], str] = {
-        ("-", "yes", ""): "measured",
+    results = {
+        ("-", "yes", "-"): "measured",
         ("-", "unknown", "few_answers"): "measured",
         ("-", "no", "leader_changed"): "store",
-        ("-", "no", "machine_full leader_changed"): "machine",
+        ("-", "no", "machine_full;leader_changed"): "machine",
         ("-", "unknown", "network_unknown"): "machine",
-        ("etcd1 died: OOM killed", "-", ""): "store",
+        ("etcd1 died: OOM killed", "-", "-"): "store",
         ("5 requests failed", "no", "links_paused"): "machine",
     }
-    assert {row: result_of(*row[:2], row[2].split())[0] for row in rows} == rows
-    assert {result_of(*row[:2], row[2].split(), machine_failed=True)[0] for row in rows} == {"machine"}
+    for cells, result in results.items():
+        row = dict(zip(("Error", "Valid", "Reasons"), cells, strict=True)) | dict.fromkeys(FIGURES.values(), "1")
+        assert (tried_of(row).result, tried_of(row, "why").result) == (result, "machine")
     # Findings of the machine make rows doubtful.
     assert all({"invalid", "unknown"} & {*RULES[kind].effects} for kind in OF_THE_MACHINE)
     named = {kind for kind in RULES if kind.startswith(("generator_", "links_", "link_", "machine_", "network_"))}

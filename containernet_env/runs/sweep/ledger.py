@@ -154,18 +154,6 @@ class Tried:
     state: State = "failed"
 
 
-def result_of(error: str, valid: str, reasons: Sequence[str], machine_failed: bool = False) -> tuple[Result, str]:
-    """The meaning of a row's columns ``Error``, ``Valid`` and ``Reasons``."""
-    of_machine = [kind for kind in reasons if kind in OF_THE_MACHINE]
-    if machine_failed or of_machine:
-        return "machine", error if error != NOT_APPLICABLE else ", ".join(of_machine)
-    if error != NOT_APPLICABLE:
-        return "store", error
-    if valid == "no":
-        return "store", ", ".join(reasons)
-    return "measured", ""
-
-
 class Ledger:
     """Every measurement of every cell so far."""
 
@@ -258,12 +246,16 @@ def is_narrow(values: Sequence[float], ratio: float) -> bool:
 
 def tried_of(row: Mapping[str, str], why: str | None = None) -> Tried:
     """The measurement of a row; ``why`` the machine failed it, if the journal has that."""
-    reasons = [] if row["Reasons"] == NOT_APPLICABLE else row["Reasons"].split(";")
-    result, text = result_of(row["Error"], row["Valid"], reasons, why is not None)
+    error, valid, reasons = (row[name] for name in ("Error", "Valid", "Reasons"))
+    is_failed, kinds = error != NOT_APPLICABLE, [] if reasons == NOT_APPLICABLE else reasons.split(";")
+    of_machine = [kind for kind in kinds if kind in OF_THE_MACHINE]
+    of_store = is_failed or valid == "no"
+    result: Result = "machine" if why is not None or of_machine else "store" if of_store else "measured"
     figures: dict[str, float] = {}
-    if result == "measured" and counts(row["Valid"], row["Reasons"]):
+    if result == "measured" and counts(valid, reasons):
         figures = {name: number for name in FIGURES.values() if (number := _number(row[name])) is not None}
-    return Tried(result, why or text, figures, state_of(row["Error"] != NOT_APPLICABLE, row["Valid"]))
+    text = why or (error if is_failed else ", ".join(of_machine or kinds))
+    return Tried(result, text, figures, state_of(is_failed, valid))
 
 
 def _number(text: str) -> float | None:
