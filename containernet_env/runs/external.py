@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from containernet_env.base import programs as life
 from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.programs import ending, last_words
 from containernet_env.base.work import Stop, persistently, side_by_side
@@ -30,11 +27,10 @@ from containernet_env.runs.load import SERVER_ENTRY_POINT, BenchmarkServer
 from containernet_env.runs.progress import OnEvent, RunProgress
 from containernet_env.runs.target import Target
 from containernet_env.setup.builds import ready_load_programs
-from containernet_env.setup.commands import Ending, end, guarded
+from containernet_env.setup.commands import Ending, Guarded
 from containernet_env.stores.external import ClusterLook, ExternalCluster, OwnKeys
 from containernet_env.stores.kinds import store_of
 
-_END_TIMEOUT_S = 10.0
 _SOCKET = "server.sock"
 # The server gives its client 5 s (endGrace in benchmark_image/internal/api/runner.go).
 _ENDING = Ending(signal.SIGTERM, leader_only=False, grace_s=8.0)
@@ -180,7 +176,7 @@ class LocalServer:
         self._folder, self._log = folder, folder / "server.log"
         self._external = external
         self._password = password
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Guarded | None = None
 
     @property
     def request(self) -> dict[str, str]:
@@ -213,16 +209,7 @@ class LocalServer:
         if self._password is not None:
             environment[PASSWORD_VARIABLE] = self._password
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                guarded(argv, _ENDING),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                cwd=self._folder,
-                pass_fds=(life.descriptor(),),
-                start_new_session=True,
-            )
+            self._process = Guarded(argv, _ENDING, stdout=log, env=environment, cwd=self._folder)
 
     @property
     def alive(self) -> bool:
@@ -249,4 +236,4 @@ class LocalServer:
         """End it and its client. Idempotent."""
         process, self._process = self._process, None
         if process is not None:
-            end(process, replace(_ENDING, grace_s=_END_TIMEOUT_S))
+            process.end()

@@ -1,8 +1,7 @@
 """Runs the programs of the set-up: output to a log file, a time limit, and an end that leaves no process behind.
 
 Commands are started by worker threads only. The main thread, where a signal raises, waits for the workers and
-calls ``stop``: so no signal can fall between the start of a process and its registration. A guard for each
-(``guard.py``) ends it if this process is killed.
+calls ``stop``: so no signal can fall between the start of a process and its registration.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from concurrent.futures import FIRST_EXCEPTION, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from containernet_env.base import clock, programs
 from containernet_env.base.errors import MissingRequirementError
@@ -24,6 +24,8 @@ from containernet_env.base.files import try_lock
 from containernet_env.base.work import Progress, Stop
 
 _GUARD = Path(__file__).with_name("guard.py")
+_GUARD_S = 10.0
+"""A guard that takes longer than its program's grace and this is killed with it."""
 _TAIL_LINES = 8
 _POLL_S = 0.1
 
@@ -51,12 +53,50 @@ class Ending:
     grace_s: float = 10.0
 
 
+class Guarded(subprocess.Popen[bytes]):
+    """A program in a session of its own, whose guard (``guard.py``) ends it with ``life``: a pipe that `end` closes, or
+    the kernel when this process ends for any reason.
+
+    Its standard error is its standard output; ``options`` are those of ``Popen``. Raises ``OSError``.
+    """
+
+    def __init__(self, argv: Sequence[str], ending: Ending = Ending(), **options: Any) -> None:
+        watched, life = os.pipe()
+        self.life = open(life, "wb", buffering=0)  # noqa: SIM115 - closed by `end`
+        self._limit_s = ending.grace_s + _GUARD_S
+        how = (watched, int(ending.signum), int(ending.leader_only), ending.grace_s)
+        try:
+            super().__init__(
+                [sys.executable, "-I", "-S", str(_GUARD), *map(str, how), *argv],
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.STDOUT,
+                pass_fds=(watched,),
+                start_new_session=True,
+                **options,
+            )
+        except OSError:
+            self.life.close()
+            raise
+        finally:
+            os.close(watched)
+
+    def end(self) -> None:
+        """End it, and all other processes of its session; returns when it has ended. Idempotent."""
+        self.life.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(self._limit_s)
+        # What outlives a program that has ended by itself, and a guard that was stopped.
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
+
+
 class Commands:
     """Runs programs, several at a time, and can end all running ones. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = clock.Lock()
-        self._running: dict[int, tuple[subprocess.Popen[bytes], Ending]] = {}
+        self._running: set[Guarded] = set()
         self.stopping = clock.Event()
 
     def run(
@@ -83,41 +123,33 @@ class Commands:
             if (found := shutil.which(argv[0], path=given["PATH"])) is None:
                 raise CommandError(argv, "cannot be started: there is no such program", log, ())
             try:
-                process = subprocess.Popen(
-                    guarded([found, *argv[1:]], ending),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    cwd=cwd,
-                    env=given,
-                    pass_fds=(programs.descriptor(),),
-                    start_new_session=True,
-                )
+                program = Guarded([found, *argv[1:]], ending, stdout=output, cwd=cwd, env=given)
             except OSError as error:
                 raise CommandError(argv, f"cannot be started: {error}", log, ()) from error
-            self._running[process.pid] = (process, ending)
+            self._running.add(program)
         try:
-            process.wait(timeout=timeout_s)
+            program.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
-            end(process, ending)
+            program.end()
             raise CommandError(argv, f"did not end within {timeout_s:.0f} s", log, tail(log, begin)) from error
         finally:
+            program.life.close()
             with self._lock:
-                del self._running[process.pid]
+                self._running.remove(program)
         if self.stopping.is_set():
             raise Stopped
-        if process.returncode != 0:
-            raise CommandError(argv, f"ended: {programs.how_ended(process.returncode)}", log, tail(log, begin))
+        if program.returncode != 0:
+            raise CommandError(argv, f"ended: {programs.how_ended(program.returncode)}", log, tail(log, begin))
 
     def stop(self) -> None:
         """End every running program and refuse new ones; returns when all have ended."""
         with self._lock:
             self.stopping.set()
-            running = list(self._running.values())
-        for process, ending in running:
-            _signal(process, ending.signum, ending.leader_only)
-        for process, ending in running:
-            end(process, ending, signalled=True)
+            running = list(self._running)
+        for program in running:
+            program.life.close()
+        for program in running:
+            program.end()
 
     def side_by_side(self, *jobs: Callable[[], None], stop: Stop | None = None) -> None:
         """Run jobs in threads and wait for all; where signals are to end them, called in the main thread.
@@ -144,38 +176,6 @@ class Commands:
         errors = [error for future in futures if (error := future.exception()) is not None]
         for error in sorted(errors, key=lambda error: isinstance(error, Stopped)):
             raise error
-
-
-def guarded(argv: Sequence[str], ending: Ending) -> list[str]:
-    """The command that runs ``argv`` and ends it when this process ends for any reason.
-
-    It must be started in a session of its own, and inherit ``programs.descriptor()``.
-    """
-    how = (int(ending.signum), int(ending.leader_only), ending.grace_s)
-    return [sys.executable, "-I", "-S", str(_GUARD), str(programs.descriptor()), *map(str, how), *argv]
-
-
-def end(process: subprocess.Popen[bytes], ending: Ending, signalled: bool = False) -> None:
-    """End a program that was started in a session of its own, and all other processes of that session."""
-    if not signalled:
-        _signal(process, ending.signum, ending.leader_only)
-    try:
-        process.wait(timeout=ending.grace_s)
-    except subprocess.TimeoutExpired:
-        _signal(process, signal.SIGKILL, leader_only=False)
-        process.wait()
-    if not ending.leader_only:
-        # Background processes of a shell ignore SIGINT and outlive their leader.
-        _signal(process, signal.SIGKILL, leader_only=False)
-
-
-def _signal(process: subprocess.Popen[bytes], signum: signal.Signals, leader_only: bool) -> None:
-    """Signal it, or every process of its group, which has its leader's id (``start_new_session``)."""
-    if leader_only:
-        process.send_signal(signum)
-        return
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signum)
 
 
 def output_of(argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None) -> str | None:

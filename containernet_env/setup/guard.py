@@ -1,8 +1,8 @@
-"""Run one program of the set-up, and end it when the set-up's own process ends for any reason.
+"""Run one program, and end it when its caller closes a pipe, or ends for any reason.
 
 Started as a program of its own (``python -I -S guard.py LIFE_FD SIGNUM LEADER_ONLY GRACE_S PROGRAM ARGUMENT...``), as
-the leader of a session, never imported. LIFE_FD is a pipe that closes when the set-up ends. Then the program
-gets SIGNUM, with LEADER_ONLY 0 its whole group does, and after GRACE_S seconds SIGKILL. It ends as the program does.
+the leader of a session, never imported. LIFE_FD is the pipe's side to read. At its end the program gets SIGNUM, with
+LEADER_ONLY 0 its whole group does, and after GRACE_S seconds SIGKILL. Else this ends as the program does.
 """
 
 from __future__ import annotations
@@ -17,23 +17,14 @@ import sys
 def main(life: int, signum: int, leader_only: bool, grace_s: float, argv: list[str]) -> int:
     """Returns the program's exit status; ends by the signal that ended it."""
     os.set_inheritable(life, False)
-    program: subprocess.Popen[bytes] | None = None
-    early: list[int] = []
-
-    def pass_on(number: int, _frame: object) -> None:
-        # Every process of a group gets the signal itself.
-        if leader_only:
-            early.append(number) if program is None else program.send_signal(number)
-
+    # Every process of a group gets the signals of the group itself.
     for passed in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(passed, pass_on)
+        signal.signal(passed, lambda number, frame: None)
     try:
         program = subprocess.Popen(argv)
     except OSError as error:
         print(f"{argv[0]} cannot be started: {error.strerror}", file=sys.stderr)
         return 127
-    for number in early:
-        program.send_signal(number)
     ended = os.pidfd_open(program.pid)
     poll = select.poll()  # select takes no descriptor above 1023
     poll.register(ended, select.POLLIN)

@@ -18,7 +18,7 @@ from containernet_env.hosts import nsexec
 from containernet_env.network import emulator as process
 from containernet_env.network import rtt as prober_module
 from containernet_env.network.emulator import LinkEmulator
-from containernet_env.setup.commands import CommandError, Commands
+from containernet_env.setup.commands import CommandError, Commands, Ending, Guarded
 from tests.deadline import HANG_S
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -97,15 +97,9 @@ def test_a_signal_reaches_the_guarded_program_once(leader_only: bool, tmp_path: 
     script = (
         f"trap 'trap - INT; sleep 0.3; echo once >{caught}; exit 0' INT; echo $$ >{fifo}; while :; do sleep 0.05; done"
     )
-    words = [programs.descriptor(), int(signal.SIGINT), int(leader_only), 5, "sh", "-c", script]
-    guard = subprocess.Popen(
-        [sys.executable, "-I", "-S", PROJECT / "containernet_env" / "setup" / "guard.py", *map(str, words)],
-        pass_fds=(programs.descriptor(),),
-        start_new_session=True,
-    )
+    guarded = Guarded(["sh", "-c", script], Ending(leader_only=leader_only, grace_s=HANG_S))
     fifo.read_text()
-    guard.send_signal(signal.SIGINT) if leader_only else os.killpg(guard.pid, signal.SIGINT)
-    assert guard.wait(60) == 0
+    guarded.end()
     assert caught.read_text() == "once\n"
 
 
