@@ -132,18 +132,10 @@ class _Work:
             step.done(f"installed {', '.join(self._missing.packages)}")
 
     def _programs(self) -> None:
-        toolchain, store = builds.find(), self._missing.store
-        if toolchain is None:
-            with self._steps.step("go") as step:
-                toolchain = builds.ensure(self._steps.commands, step.log)
-                step.done(f"{toolchain.version} into the cache")
-        for module in self._missing.modules:
-            with self._steps.step(module.label) as step:
-                if store.setup_note is not None and module == store.image.module:
-                    step.note(store.setup_note)
-                builds.build(module, toolchain, self._steps.commands, step.log)
-                version = f" {module.version or module.pinned}" if module.version or module.pinned else ""
-                step.done(f"built {', '.join(module.packages)}{version} with {toolchain.version}")
+        store, modules = self._missing.store, self._missing.modules
+        if store.setup_note is not None and store.image.module in modules:
+            self._steps.note(store.setup_note)
+        builds.build_missing(modules, self._steps)
 
     def _files(self) -> None:
         files, own = self._missing.files, self._missing.store.image

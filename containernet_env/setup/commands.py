@@ -209,6 +209,7 @@ class Steps:
 
     def __init__(self, report: Progress, logs: Path, stop: Stop | None = None) -> None:
         self._report = report
+        self.note = report.note
         self._logs = logs
         self._stop = stop
         self.commands = Commands()
@@ -220,7 +221,7 @@ class Steps:
         log = self._logs / f"{name.replace(' ', '-')}.log"
         log.write_bytes(b"")
         with self._report.stage(name) as stage:
-            yield Step(log, self._report.note, stage.done)
+            yield Step(log, self.note, stage.done)
 
     def run(self, *jobs: Callable[[], None]) -> None:
         self.commands.side_by_side(*jobs, stop=self._stop)

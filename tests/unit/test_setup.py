@@ -279,9 +279,8 @@ def test_the_first_go_that_is_new_enough_is_taken(monkeypatch: pytest.MonkeyPatc
     assert [version for version in (*new, *old) if found({"/go": version})] == [*new]
     versions = {"/old/go": "go1.19.8", "/broken/go": None, "/new/go": "go1.26.8", "/newer/go": "go1.27.0"}
     assert found(versions) == builds.Go("/new/go", "go1.26.8")
-    monkeypatch.setattr(builds, "find", lambda: None)
     with pytest.raises(MissingRequirementError, match=r"Go 1\.26 or newer(.|\n)*Check the network"):
-        builds.ensure(FakeCommands(lambda argv, number: ["no network"]), tmp_path / "log")
+        builds.fetch(FakeCommands(lambda argv, number: ["no network"]), tmp_path / "log")
 
 
 def test_environment_lets_nothing_of_the_user_change_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
