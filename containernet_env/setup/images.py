@@ -13,7 +13,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -26,6 +26,7 @@ from containernet_env.base import assets, clock, programs
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.programs import UserProgram
 from containernet_env.hosts import engine
+from containernet_env.results.files import replacing
 from containernet_env.setup import builds, packages
 from containernet_env.setup.commands import CommandError, Commands, Stopped, output_of
 from containernet_env.stores.kinds import DEFAULT
@@ -56,15 +57,22 @@ def fetch(download: Download, stopping: clock.Event) -> Path:
         return cached
     home = assets.make() / _FOLDER
     home.mkdir(mode=0o755, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=".partial-", dir=home)
-    partial = Path(name)
+    path, received = home / _name(download), hashlib.sha256()
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            _receive(download.url, file, stopping)
-        if (found := assets.hash_file(partial)) != download.sha256:
-            raise ValueError(f"its SHA-256 is {found[:16]}..., not {download.sha256[:16]}...")
-        partial.chmod(0o644)
-        return partial.rename(home / _name(download))
+        with (
+            replacing(path, for_caller=False) as file,
+            urllib.request.urlopen(download.url, timeout=_SILENCE_S) as answer,
+        ):
+            while piece := answer.read(_PIECE_BYTES):
+                if stopping.is_set():
+                    raise Stopped
+                file.write(piece)
+                received.update(piece)
+                if file.tell() > _MOST_BYTES:
+                    raise ValueError(f"it has more than {_MOST_BYTES} bytes")
+            if (found := received.hexdigest()) != download.sha256:
+                raise ValueError(f"its SHA-256 is {found[:16]}..., not {download.sha256[:16]}...")
+            os.fchmod(file.fileno(), 0o644)
     except (OSError, ValueError) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()
@@ -72,25 +80,11 @@ def fetch(download: Download, stopping: clock.Event) -> Path:
             f"{download.url} could not be fetched: {error}",
             "Check the network (a proxy is taken from HTTPS_PROXY), and that this version exists.",
         ) from error
-    finally:
-        with suppress(FileNotFoundError):
-            partial.unlink()
+    return path
 
 
 def _name(download: Download) -> str:
     return f"{hashlib.sha256(download.url.encode()).hexdigest()[:16]}-{download.name}"
-
-
-def _receive(url: str, file: IO[bytes], stopping: clock.Event) -> None:
-    received = 0
-    with urllib.request.urlopen(url, timeout=_SILENCE_S) as answer:
-        while piece := answer.read(_PIECE_BYTES):
-            if stopping.is_set():
-                raise Stopped
-            received += len(piece)
-            if received > _MOST_BYTES:
-                raise ValueError(f"it has more than {_MOST_BYTES} bytes")
-            file.write(piece)
 
 
 OFFICIAL = "debian:bookworm-slim"
