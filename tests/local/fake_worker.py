@@ -17,16 +17,7 @@ from containernet_env.runs import measure as measure_module
 from containernet_env.runs.load import Answer
 from containernet_env.runs.observer import Observer
 from containernet_env.runs.sweep import worker
-from tests.unit.fakes import FakeTestbed, on_fakes, result_of
-
-
-def machine(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    """This process is a machine of its own: with fakes for testbeds, its lock and its cache in ``folder``."""
-    on_fakes(patch)
-    patch.setattr(worker, "require_root", lambda: None)
-    patch.setattr(lock, "PATH", folder / "lock")
-    patch.setattr(assets, "own", lambda: folder)
-    patch.setattr(measure_module, "Observer", lambda testbed, *_: Observer(testbed))
+from tests.unit.fakes import GOOD, on_fakes
 
 
 def main(address: str, place: Path, *more: str) -> None:
@@ -39,7 +30,7 @@ def main(address: str, place: Path, *more: str) -> None:
         for stream in (1, 2):
             os.dup2(log.fileno(), stream)
     warnings.simplefilter("error", SyntaxWarning)
-    asked, plain = 0, FakeTestbed.__init__
+    asked, patch = 0, pytest.MonkeyPatch()
 
     def answer(path: str, body: dict[str, Any]) -> Answer:
         nonlocal asked
@@ -49,14 +40,13 @@ def main(address: str, place: Path, *more: str) -> None:
             for stop in list(worker.RUNNING.stops.values()):
                 stop.check()
             clock.sleep(0.01)
-        return Answer(result_of(), None)
+        return GOOD
 
-    def made(self: FakeTestbed, *arguments: Any, **named: Any) -> None:
-        plain(self, *arguments, **named)
-        self.server.behave = answer
-
-    patch = pytest.MonkeyPatch()
-    machine(patch, place)
-    patch.setattr(FakeTestbed, "__init__", made)
+    # This process is a machine of its own, with fakes for testbeds.
+    patch.setattr(on_fakes(patch), "answer", answer)
+    patch.setattr(worker, "require_root", lambda: None)
+    patch.setattr(lock, "PATH", place / "lock")
+    patch.setattr(assets, "own", lambda: place)
+    patch.setattr(measure_module, "Observer", lambda testbed, *_: Observer(testbed))
     patch.setattr(platform, "node", lambda: place.name)
     cli.main(["worker", address, *more])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections import Counter
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from containernet_env.base.work import RemainingTime, Stop
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import Check, NetworkProof
+from containernet_env.results import csv_file
 from containernet_env.runs.load import Answer
 from containernet_env.runs.sweep import runner
 from containernet_env.runs.sweep.design import design
@@ -98,6 +100,21 @@ def measured(out: Path) -> Counter[tuple[str, str, str]]:
 def lines(out: Path, kind: str) -> list[dict[str, Any]]:
     found = [json.loads(line) for line in journal_of(out).read_text().splitlines() if line]
     return [line for line in found if line["kind"] == kind]
+
+
+@contextmanager
+def full_disk(monkeypatch: pytest.MonkeyPatch, is_full: Callable[[int], bool]) -> Iterator[None]:
+    """Results files get no more rows where ``is_full`` of their descriptor."""
+    append = csv_file.append_whole
+
+    def refuse(fd: int, data: bytes, **named: Any) -> None:
+        if is_full(fd):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(fd, data, **named)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(csv_file, "append_whole", refuse)
+        yield
 
 
 def certificates(folder: Path, names: tuple[str, ...]) -> dict[str, TlsFiles]:

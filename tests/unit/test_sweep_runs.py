@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import json
 from collections import Counter
@@ -30,11 +29,11 @@ from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.runs.load import Answer
 from containernet_env.runs.sweep.ledger import Journal, journal_of
 from containernet_env.runs.sweep.runner import Counts, Until
-from containernet_env.setup import packages
 from tests.unit import sweep_fakes
 from tests.unit.fakes import CONFIG, GOOD, FakeTestbed, Patch, raising, result_of, rows
 from tests.unit.manifests import PROGRAM
-from tests.unit.sweep_fakes import ALL, AXES, CELLS, DIED, FAILED, WRONG, Sweeping, lines, measured
+from tests.unit.report_rows import without
+from tests.unit.sweep_fakes import ALL, AXES, CELLS, DIED, FAILED, WRONG, Sweeping, full_disk, lines, measured
 
 sweep = sweep_fakes.sweep
 
@@ -163,17 +162,9 @@ def test_ctrl_c_loses_the_running_cell_alone_and_begins_no_other_testbed(sweep: 
 
 
 def test_a_full_disk_stops_with_what_it_has(sweep: Sweeping, monkeypatch: Patch) -> None:
-    append = csv_file.append_whole
-
-    def full(fd: int, data: bytes, **named: Any) -> None:
-        if sweep.beds.asked >= 3:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        append(fd, data, **named)
-
-    with monkeypatch.context() as disk:
-        disk.setattr(csv_file, "append_whole", full)
-        with pytest.raises(RowsNotWrittenError, match="No space left"):
-            sweep.run()
+    full = full_disk(monkeypatch, lambda fd: sweep.beds.asked >= 3)
+    with full, pytest.raises(RowsNotWrittenError, match="No space left"):
+        sweep.run()
     assert len(rows(sweep.out)) == 2 and sweep.beds.asked == 3
     assert sweep.run() == ALL and set(measured(sweep.out).values()) == {1}
 
@@ -479,10 +470,7 @@ def test_a_dry_run_prints_cells_and_creates_nothing(sweep: Sweeping, tmp_path: P
     without_out = CliRunner().invoke(sweep_command, [str(CONFIG), *words], standalone_mode=False)
     assert "Missing argument 'OUT'" in str(without_out.exception)
 
-    def require(module: str, note: object) -> None:
-        raise MissingRequirementError(f"this needs {module}", "Install it.")
-
-    monkeypatch.setattr(packages, "require", require)
+    without(monkeypatch)
     for more in ((), ("--dry-run",)):
         for share in ("5%", "0.5", " 5 %"):
             refused = command(sweep, *words, "--until-ci", share, *more).exception

@@ -6,7 +6,6 @@ which schedulers sweeps and workers go, since who reaches one has workers do any
 
 from __future__ import annotations
 
-import errno
 import os
 import platform
 import signal
@@ -30,7 +29,6 @@ from containernet_env.base import assets, clock
 from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
 from containernet_env.base.work import Stop
 from containernet_env.cli.sweep import certs_command, sweep_command, worker_command
-from containernet_env.results import csv_file
 from containernet_env.results.files import check
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs.keeper import RowsNotWrittenError
@@ -41,13 +39,14 @@ from containernet_env.runs.sweep import worker, workers
 from containernet_env.runs.sweep.design import Bed, design
 from containernet_env.runs.sweep.jobs import Course, Job, Roster
 from containernet_env.runs.sweep.ledger import Journal
-from containernet_env.runs.sweep.runner import Counts, Request, Sweep, Until
+from containernet_env.runs.sweep.runner import Counts, Request, Sweep
 from containernet_env.runs.sweep.worker import FACTS, Scheduler, TlsFiles, scheduler_at
 from containernet_env.runs.sweep.workers import Workers
-from containernet_env.setup import builds, packages
+from containernet_env.setup import builds
 from tests.simulated_time import World, simulated
 from tests.unit.fakes import CONFIG, GOOD, FakeTestbed, on_fakes, raising, rows
-from tests.unit.sweep_fakes import Notes, certificates, lines, measured
+from tests.unit.report_rows import without
+from tests.unit.sweep_fakes import Notes, certificates, full_disk, lines, measured
 
 # --- a Dask cluster: a scheduler, and workers that are threads of the simulation and measure on fakes -----------------
 #
@@ -286,15 +285,6 @@ def test_a_worker_that_comes_later_measures_too(cluster: New) -> None:
     on.assert_each_once()
 
 
-@simulated()
-def test_cells_are_repeated_on_several_machines_until_their_median_is_known(cluster: New) -> None:
-    on = cluster("node1", "node2")
-    for _ in range(2):  # and no more, once it is
-        assert on.run("clients=5,10", until=Until(0.05)) == Counts(6 * 2, 0, 0, 0)
-    on.assert_each_once(6 * 2)
-    assert on.by_machine().keys() == {"node1", "node2"}
-
-
 # --- what is lost -----------------------------------------------------------------------------------------------------
 
 
@@ -374,18 +364,11 @@ def test_ctrl_c_does_not_wait_for_the_testbed_of_another_sweep(cluster: New) -> 
 @simulated(seeds=2)
 def test_rows_that_a_full_disk_refuses_are_printed_and_measured_again(cluster: New, monkeypatch: Patch) -> None:
     """Those that come while the sweep ends its workers, too."""
-    on, append = cluster("node1", "node2"), csv_file.append_whole
-
-    def full(fd: int, data: bytes, **named: Any) -> None:
-        # The workers' own files are on other disks.
-        if os.path.samestat(os.fstat(fd), on.out.stat()) and len(rows(on.out)) >= 3:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        append(fd, data, **named)
-
-    with monkeypatch.context() as disk:
-        disk.setattr(csv_file, "append_whole", full)
-        with pytest.raises(RowsNotWrittenError, match=r"No space left on device\n  Make room") as refused:
-            on.run(repeat=2)
+    on = cluster("node1", "node2")
+    # The workers' own files are on other disks.
+    full = full_disk(monkeypatch, lambda fd: os.path.samestat(os.fstat(fd), on.out.stat()) and len(rows(on.out)) >= 3)
+    with full, pytest.raises(RowsNotWrittenError, match=r"No space left on device\n  Make room") as refused:
+        on.run(repeat=2)
     assert len(rows(on.out)) == 3
     lost, printed = refused.value.rows, str(refused.value).splitlines()[-len(refused.value.rows) :]
     assert lost and [line.split(",")[0] for line in printed] == [row["TestType"] for row in lost]
@@ -604,16 +587,13 @@ def test_both_commands_refuse_before_anything_is_connected_or_created(tmp_path: 
         assert type(error).__name__ in ("UsageError", "MissingRequirementError")  # ours, or click's
         return error
 
-    def require(module: str, note: object) -> None:
-        raise MissingRequirementError(f"this needs {module}", "Install it.")
-
     sweep = (str(CONFIG), str(tmp_path / "out.csv"), *SWEEP)
     both = ((worker_command, ("127.0.0.1:1",)), (sweep_command, (*sweep, "--dask", "127.0.0.1:1")))
     assert all("anything as root" in str(refused(command, *words)) for command, words in both)
     assert "go with --dask" in str(refused(sweep_command, *sweep, "--tls-key", "x"))
     assert list(tmp_path.iterdir()) == []
     with monkeypatch.context() as patch:
-        patch.setattr(packages, "require", require)
+        without(patch)
         assert all("this needs distributed" in str(refused(command, *words)) for command, words in both)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     made = certificates(tmp_path / "of-one", ("a",))["a"]
