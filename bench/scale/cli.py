@@ -69,7 +69,7 @@ def simulate(
     counts = Counts(0, 0, 0)
     for commands in range(1, _COMMANDS + 1):
         placement = Machines(made, machines, chosen, seed + commands, CELL_S, AROUND_S)
-        counts = Sweep(made, out, Request(until=until), placement).carry_out(Told(), Stop(), ["bench/scale"])
+        counts = Sweep(made, out, Request(until=until), placement).carry_out(Told(), Stop())
         simulated_s += placement.now_s
         busy_s += placement.busy_s
         lost += placement.machines_lost

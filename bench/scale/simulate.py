@@ -16,7 +16,7 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.results.columns import COLUMNS, NOT_APPLICABLE
 from containernet_env.results.csv_file import ResultsFile
 from containernet_env.runs.sweep.design import Cell, Design
-from containernet_env.runs.sweep.jobs import Begin, Course, Job, Roster, SweepProgress, Terms
+from containernet_env.runs.sweep.jobs import Begin, Course, Job, Roster, SweepProgress
 
 _AT = "2026-11-22T00:00:00.000Z"
 _EMPTY = dict.fromkeys(COLUMNS, NOT_APPLICABLE)
@@ -94,9 +94,9 @@ class Machines:
         """See ``Placement``."""
         yield
 
-    def measure(self, jobs: Iterable[Job], terms: Terms, begin: Begin, stop: Stop) -> Generator[Course, None, None]:
+    def measure(self, jobs: Iterable[Job], out: Path, begin: Begin, stop: Stop) -> Generator[Course, None, None]:
         """See ``Placement``."""
-        results = ResultsFile(terms.out)
+        results = ResultsFile(out)
         results.open()
         free = sorted(self._places)
         self.roster.fill(jobs)

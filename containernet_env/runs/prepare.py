@@ -111,10 +111,12 @@ def _as_needed(plan: Plan) -> Plan:
     return replace(slower, notes=(f"{note}; a scenario without a valid row is tried once more", *slower.notes))
 
 
-def on_this_machine(config: Config, scenario_set: ScenarioSet, options: PlanOptions) -> Plan:
+def on_this_machine(plan: Plan) -> Plan:
     """The plan that another machine has made, for this one's cores; the same run id. Raises ``UsageError``."""
+    options = plan.options
     others = () if options.links_cpu is None else other_cores(options.links_cpu)
-    return build_plan(config, scenario_set, replace(options, machine_cores=os.cpu_count() or 1, other_cores=others))
+    options = replace(options, machine_cores=os.cpu_count() or 1, other_cores=others)
+    return build_plan(plan.config, plan.scenario_set, options)
 
 
 def prepare_shell(topology: Config | Path | str, **choices: Any) -> Plan:

@@ -19,8 +19,8 @@ from containernet_env.base.work import RemainingTime, Stop
 from containernet_env.config.plan import Plan, PlannedScenario
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario
-from containernet_env.network.rtt import Tolerance
 from containernet_env.runs.keeper import was_measured
+from containernet_env.runs.measure import RunOrder
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.sweep.design import Bed, Cell
 
@@ -77,7 +77,7 @@ class Course(Silent):
     """
 
     job: Job
-    plan: Plan
+    order: RunOrder
     place: str
     _progress: SweepProgress
     _remaining: RemainingTime
@@ -90,6 +90,10 @@ class Course(Silent):
     took_s: float = 0.0
     _began_s: float = field(default_factory=lambda: clock.monotonic())  # tests replace the clock's names
     _failures: list[tuple[str, Cell]] = field(default_factory=list)
+
+    @property
+    def plan(self) -> Plan:
+        return self.order.plan
 
     def _cell(self, scenario: Scenario) -> Cell:
         return next(cell for cell in self.job.cells if cell.scenario.name == scenario.name)
@@ -134,15 +138,6 @@ class Course(Silent):
 def cell_of(row: Mapping[str, str]) -> tuple[str, str]:
     """The cell of a row of a run: the hashes of its topology and of its scenario."""
     return row["ConfigHash"], row["ScenarioHash"]
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """The settings for all testbeds of a sweep; ``command`` is the caller's command line, for manifests."""
-
-    out: Path
-    tolerance: Tolerance | None
-    command: tuple[str, ...]
 
 
 Begin = Callable[[Job, str], Course]
@@ -257,9 +252,9 @@ class Placement(Protocol):
     def held(self) -> AbstractContextManager[None]:
         """Within it the sweep holds the machines, as far as possible. Raises the error that prevents measuring."""
 
-    def measure(self, jobs: Iterable[Job], terms: Terms, begin: Begin, stop: Stop) -> Generator[Course, None, None]:
+    def measure(self, jobs: Iterable[Job], out: Path, begin: Begin, stop: Stop) -> Generator[Course, None, None]:
         """Measure each job once, in an order like theirs; ``begin`` is called right before each.
 
-        A job's rows are in OUT when it is yielded, and when the iterator is closed, which ends the running jobs.
+        A job's rows are in ``out`` when it is yielded, and when the iterator is closed, which ends the running jobs.
         Raises ``Interrupted`` when ``stop`` is requested, and ``RunError`` for errors that end the sweep.
         """

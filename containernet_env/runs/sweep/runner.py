@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from containernet_env.runs.prepare import lock_for, require_root
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.sweep import ledger
 from containernet_env.runs.sweep.design import Cell, Design, link_seed
-from containernet_env.runs.sweep.jobs import Begin, Course, Job, Placement, Roster, SweepProgress, Terms, cell_of
+from containernet_env.runs.sweep.jobs import Begin, Course, Job, Placement, Roster, SweepProgress, cell_of
 from containernet_env.runs.sweep.ledger import Journal, Kept, Ledger, Tried, journal_of
 from containernet_env.runs.testbed import Standing
 from containernet_env.stores.kinds import KINDS
@@ -151,7 +151,7 @@ class Sweep:
             request.until.check(request.repeat)
         self.design = design
         self._given_out = out
-        self._request = request
+        self.request = request
         self.placement: Placement = Here(design) if placement is None else placement
         self._kept = Kept() if out is None else ledger.read_journal(journal_of(out))
         self._cells = {cell.identity: cell for cell in design.cells}
@@ -177,30 +177,30 @@ class Sweep:
     @property
     def repeat(self) -> int:
         """How many repetitions each cell has at least."""
-        return max(self._request.repeat, LEAST) if self._request.until is not None else self._request.repeat
+        return max(self.request.repeat, LEAST) if self.request.until is not None else self.request.repeat
 
     @property
     def most(self) -> int:
         """How many repetitions a cell has at most."""
-        return self._request.until.most if self._request.until is not None else self.repeat
+        return self.request.until.most if self.request.until is not None else self.repeat
 
     def wanted(self, block: int) -> set[str]:
         """The cells that are to be measured in a block now."""
         return {
             identity
             for identity in self._cells
-            if self.ledger.wants(identity, block, self._request.tries)
+            if self.ledger.wants(identity, block, self.request.tries)
             # If no repetition has the figure, more repetitions do not help.
             and (block <= self.repeat or (self._figures(identity) and not self._is_settled(identity)))
         }
 
     def _figures(self, cell: str) -> list[float]:
         """One for each repetition so far, of the figure whose interval is to be narrow."""
-        until = self._request.until
+        until = self.request.until
         return [] if until is None else self.ledger.figures(cell, ledger.FIGURES[until.figure])
 
     def _is_settled(self, cell: str) -> bool:
-        until = self._request.until
+        until = self.request.until
         return until is None or ledger.is_narrow(self._figures(cell), until.ratio)
 
     def left(self, first: int = 1) -> tuple[int, float]:
@@ -229,7 +229,7 @@ class Sweep:
 
     def resume(self) -> str:
         """How to go on after an interruption, by what ``out`` and the journal have now. Raises as the class does."""
-        found = Sweep(self.design, self._given_out, self._request, self.placement)
+        found = Sweep(self.design, self._given_out, self.request, self.placement)
         return f"in {self.out}: {found.counts().text}; the same command measures the {found.left()[0]} that are left"
 
     def check(self) -> str:
@@ -241,21 +241,20 @@ class Sweep:
             check_place(self._given_out, least_bytes(number, len(self.design.largest.hosts), clusters))
         return open_questions
 
-    def carry_out(self, progress: SweepProgress, stop: Stop, command: Sequence[str] | None = None) -> Counts:
+    def carry_out(self, progress: SweepProgress, stop: Stop) -> Counts:
         """Measure the missing cells, block by block.
 
         Raises what ``runs.measure.carry_out`` raises; everything that was measured before is kept, and the same call
         goes on with the rest.
         """
-        require_consent(self.design.largest, self._request.yes_load_this_cluster)
+        require_consent(self.design.largest, self.request.yes_load_this_cluster)
         self.check()
         stop.check()
         with resource_errors(), self.placement.held():
             journal = Journal(journal_of(self.out))
             try:
-                terms = Terms(self.out, self._request.tolerance, tuple(command or sys.argv))
-                self._begin(journal, progress, terms)
-                blocks = _Blocks(self, journal, progress, stop, terms)
+                self._begin(journal, progress)
+                blocks = _Blocks(self, journal, progress, stop)
                 certain = range(1, self.repeat + 1)
                 for numbers in [certain] if self.placement.several else [[number] for number in certain]:
                     blocks.measure(numbers)
@@ -267,10 +266,10 @@ class Sweep:
                     journal.add("sweep_ended", {})
                 journal.close()
 
-    def _begin(self, journal: Journal, progress: SweepProgress, terms: Terms) -> None:
+    def _begin(self, journal: Journal, progress: SweepProgress) -> None:
         for note in self.notes():
             progress.note(note)
-        began = {"seed": self.seed, "repeat": self.repeat, "cells": len(self._cells), "command": list(terms.command)}
+        began = {"seed": self.seed, "repeat": self.repeat, "cells": len(self._cells), "command": sys.argv}
         journal.add("sweep", began)
         journal.add(
             "cell",
@@ -306,7 +305,7 @@ class Sweep:
                 "before them, and not once more after them"
             )
         for difference, number in self.ledger.others.items():
-            taken = "counted all the same" if self._request.other_versions else "not counted (--other-versions)"
+            taken = "counted all the same" if self.request.other_versions else "not counted (--other-versions)"
             notes.append(f"{number} rows in {self.out} were measured by another version, and are {taken}: {difference}")
         counts = self.counts()
         if counts.measured or counts.store or counts.machine:
@@ -336,23 +335,21 @@ class Here(Placement):
         with lock_for(plan):
             yield
 
-    def measure(self, jobs: Iterable[Job], terms: Terms, begin: Begin, stop: Stop) -> Generator[Course, None, None]:
+    def measure(self, jobs: Iterable[Job], out: Path, begin: Begin, stop: Stop) -> Generator[Course, None, None]:
         standing, order = Standing(), list(jobs)
         try:
             for at, job in enumerate(order, start=1):
                 standing.is_wanted = at < len(order) and order[at].bed.standing == job.bed.standing
-                yield self._measured(begin(job, ""), terms, standing, stop)
+                yield self._measured(begin(job, ""), standing, stop)
         finally:
             standing.close(Silent(), stop)
 
-    def _measured(self, course: Course, terms: Terms, standing: Standing, stop: Stop) -> Course:
-        out = file = terms.out
+    def _measured(self, course: Course, standing: Standing, stop: Stop) -> Course:
+        out = file = course.order.out
         offset = out.stat().st_size if out.is_file() else 0
         error: RunError | None = None
         try:
-            # `Sweep.carry_out` has ensured the consent.
-            order = RunOrder(course.plan, out, terms.tolerance, terms.command, consent=True, standing=standing)
-            file = carry_out(order, course, stop).file
+            file = carry_out(replace(course.order, standing=standing), course, stop).file
         except RowsNotWrittenError:
             raise
         except RunError as raised:
@@ -372,7 +369,6 @@ class _Blocks:
     _journal: Journal
     _progress: SweepProgress
     _stop: Stop
-    _terms: Terms
     _remaining: RemainingTime = field(default_factory=RemainingTime)
     _noted: set[str] = field(default_factory=set)
     _begun: dict[str, Course] = field(default_factory=dict)
@@ -402,7 +398,7 @@ class _Blocks:
             for bed, cells in design.order(number, seed, chosen)
         )
         try:
-            with closing(self._sweep.placement.measure(jobs, self._terms, self._begin, self._stop)) as all_ended:
+            with closing(self._sweep.placement.measure(jobs, self._sweep.out, self._begin, self._stop)) as all_ended:
                 for course in all_ended:
                     self._note_end(self._begun.pop(course.plan.run_id), None)
                     self._settle(course)
@@ -419,7 +415,9 @@ class _Blocks:
         self._journal.add("run", {**run, "made_by": of_store(sweep.made_by, plan.store), "cells": cells})
         self._progress.bed_began(job.cells, job.repetition)
         on_failed = partial(self._failed, plan.run_id, job)
-        course = Course(job, plan, place, self._progress, self._remaining, self._noted, on_failed)
+        # `Sweep.carry_out` has ensured the consent.
+        order = RunOrder(plan, sweep.out, sweep.request.tolerance, consent=True)
+        course = Course(job, order, place, self._progress, self._remaining, self._noted, on_failed)
         self._begun[plan.run_id] = course
         return course
 

@@ -20,7 +20,7 @@ import ssl
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -33,11 +33,8 @@ from containernet_env.base import assets, clock
 from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, UsageError, text_of
 from containernet_env.base.release import VERSION
 from containernet_env.base.work import STOP_SIGNALS, Stop
-from containernet_env.config.plan import PlannedScenario, PlanOptions
-from containernet_env.config.scenarios import ScenarioSet
-from containernet_env.model.config import Config
+from containernet_env.config.plan import PlannedScenario
 from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.network.rtt import Tolerance
 from containernet_env.results.csv_file import rows_after
 from containernet_env.results.files import CHECKSUMS, check, files_of, make_folders, replacing
 from containernet_env.results.run_directory import runs_folder
@@ -191,18 +188,14 @@ def facts() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A job for a worker, which makes the plan of it for its machine. Its progress goes to the Dask ``topic``."""
+    """A run for a worker, which makes the plan of it for its machine. Its progress goes to the Dask ``topic``."""
 
     topic: str
-    config: Config
-    scenario_set: ScenarioSet
-    options: PlanOptions
-    tolerance: Tolerance | None
-    command: tuple[str, ...]
+    order: RunOrder
 
     @property
     def run(self) -> str:
-        return self.options.run_id
+        return self.order.plan.run_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,9 +293,8 @@ def measure(task: Task, send: Send, stop: Stop) -> Returned:
             folder.mkdir()
             out = folder / "out.csv"
             try:
-                plan = on_this_machine(task.config, task.scenario_set, task.options)
                 # Of a sweep, so no lock is taken; no testbed is kept here.
-                order = RunOrder(plan, out, task.tolerance, task.command, standing=Standing())
+                order = replace(task.order, plan=on_this_machine(task.order.plan), out=out, standing=Standing())
                 carry_out(order, _Forwarded(out, send, returned.outcomes), stop)
             finally:
                 returned.rows, returned.directory = rows_after(out), Directory.beside(out)

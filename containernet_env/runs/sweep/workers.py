@@ -10,7 +10,7 @@ import secrets
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.runs import preflight
 from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.runs.sweep.design import Design
-from containernet_env.runs.sweep.jobs import Begin, Course, Job, Placement, Roster, Terms, cell_of
+from containernet_env.runs.sweep.jobs import Begin, Course, Job, Placement, Roster, cell_of
 from containernet_env.runs.sweep.worker import (
     CONNECT_S,
     FACTS,
@@ -169,8 +169,8 @@ class Workers(Placement):
             "  Then the same command goes on where this one ended."
         )
 
-    def measure(self, jobs: Iterable[Job], terms: Terms, begin: Begin, stop: Stop) -> Generator[Course, None, None]:
-        self._results = ResultsFile(terms.out)
+    def measure(self, jobs: Iterable[Job], out: Path, begin: Begin, stop: Stop) -> Generator[Course, None, None]:
+        self._results = ResultsFile(out)
         for text in self._results.open():
             self._note(text)
         self.roster.fill(jobs)
@@ -179,7 +179,7 @@ class Workers(Placement):
             while self.roster.waiting or self._measuring:
                 stop.check()
                 yield from self._look()
-                self._send(terms, begin)
+                self._send(begin)
                 if self._addresses:
                     alone_since_s = clock.monotonic()
                 elif clock.monotonic() - alone_since_s > _NO_WORKER_S:
@@ -218,15 +218,14 @@ class Workers(Placement):
             if not measured:
                 self._say(f"worker {name} is gone")
 
-    def _send(self, terms: Terms, begin: Begin) -> None:
+    def _send(self, begin: Begin) -> None:
         """Give each idle worker a testbed."""
         usable = self.roster.usable - {one.course.place for one in self._measuring.values()}
         for place, address in self._addresses.items():
             if place not in usable or (job := self.roster.take(place)) is None:
                 continue
             course = begin(job, place)
-            scenarios, options = job.bed.scenarios_of(job.cells), course.plan.options
-            task = Task(self._topic, job.bed.plan.config, scenarios, options, terms.tolerance, terms.command)
+            task = Task(self._topic, replace(course.order, command=tuple(sys.argv)))
             future = self._client.submit(
                 run_task, task, key=task.run, workers=[address], allow_other_workers=False, pure=False, retries=0
             )
