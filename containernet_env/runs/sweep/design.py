@@ -22,7 +22,7 @@ from containernet_env.config.scenarios import (
 )
 from containernet_env.config.sweeps import Axis, Level, NotThereError, Point, Ratio, SweepFile
 from containernet_env.config.topologies import config_of, load_config
-from containernet_env.config.writer import file_text, scenarios_text, scenarios_values, topology_text, topology_values
+from containernet_env.config.writer import file_text, scenarios_text, scenarios_values, topology_values
 from containernet_env.model.config import Config
 from containernet_env.model.kinds import Location
 from containernet_env.model.link import SEED_MAX
@@ -262,12 +262,9 @@ class Bed:
 
     def plan_of(self, cells: Sequence[Cell], repetition: int, seed: int, choices: Mapping[str, Any]) -> Plan:
         """The plan of a run that measures these cells in this order."""
-        return prepare(self.plan.config, self.scenarios_of(cells), **choices, first_repetition=repetition, seed=seed)
-
-    def scenarios_of(self, cells: Sequence[Cell]) -> ScenarioSet:
-        """The scenarios of these cells in this order, with their data set."""
         assert self.plan.scenario_set is not None
-        return replace(self.plan.scenario_set, scenarios=tuple(cell.scenario for cell in cells))
+        scenarios = replace(self.plan.scenario_set, scenarios=tuple(cell.scenario for cell in cells))
+        return prepare(self.plan.config, scenarios, **choices, first_repetition=repetition, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,12 +360,9 @@ def design(
 def _beds(
     combinations: Sequence[Combination], scenario_set: ScenarioSet, choices: Mapping[str, Any]
 ) -> tuple[list[Bed], int]:
-    groups: dict[tuple[str, Dataset], dict[str, Combination]] = {}
-    texts: dict[int, str] = {}
+    groups: dict[tuple[Config, Dataset], dict[str, Combination]] = {}
     for item in combinations:
-        if id(item.config) not in texts:
-            texts[id(item.config)] = topology_text(item.config)
-        groups.setdefault((texts[id(item.config)], item.dataset), {}).setdefault(item.scenario.name, item)
+        groups.setdefault((item.config, item.dataset), {}).setdefault(item.scenario.name, item)
     beds: list[Bed] = []
     problems: list[str] = []
     seen: set[str] = set()
