@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from containernet_env.base import assets, programs
 from containernet_env.base.assets import GoModule
@@ -25,8 +25,8 @@ class Missing:
     engine: bool = False
     modules: tuple[GoModule, ...] = ()
     images: tuple[str, ...] = ()
-    required: Images | None = field(default=None, compare=False)
-    store: Store = field(default=DEFAULT, compare=False)
+    required: Images | None = None
+    store: Store = DEFAULT
     files: tuple[Download, ...] = ()
 
     def __bool__(self) -> bool:
@@ -53,8 +53,9 @@ def detect(store: Store = DEFAULT) -> Missing:
     present = images.present() if running else set()
     # Without a Go, and without programs, everything has to be built.
     stale = tuple(module for module in modules if version is None or programs.find(module, version) is None)
-    required = None if version is None else images.required_images(store)
-    lacking = [recipe for recipe in images.recipes(version or "", store) if recipe.tag not in present]
+    recipes = images.recipes(version or "", store)
+    required = None if version is None else Images(recipes[0].tag, recipes[1].tag)
+    lacking = [recipe for recipe in recipes if recipe.tag not in present]
     bases = {recipe.base: f"base of {recipe.name}" if recipe.packages else "base" for recipe in lacking}
     absent = [name for tag, name in bases.items() if tag not in present] + [recipe.name for recipe in lacking]
     fetched = [file for file in store.image.files if absent and images.find(file) is None]

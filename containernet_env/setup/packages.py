@@ -147,7 +147,6 @@ def _not_installed(packages: Sequence[str], error: CommandError, log: Path) -> M
 EXTRAS = {"analysis": ("scipy", "matplotlib", "plotly"), "dask": ("dask", "distributed")}
 """Extra of pyproject.toml -> its packages, whose names are also those of their modules."""
 _PIP_TIMEOUT_S = 600.0
-_LOCK_DEADLINE_S = 900.0
 
 
 def require(module: str, note: Callable[[str], object]) -> None:
@@ -191,7 +190,7 @@ def _make_sure(module: str, extra: str, clone: Path, why: str, note: Callable[[s
         raise MissingRequirementError(f"{why}; this user cannot write to {sys.prefix}", f"As root: {shlex.join(argv)}")
     assets.logs().mkdir(parents=True, exist_ok=True)
     # The lock of build.sh, which installs into the same environment.
-    with only_one(note, clone / ".build" / "python.lock", _LOCK_DEADLINE_S):
+    with only_one(note, clone / ".build" / "python.lock", LOCK_DEADLINE_S):
         if _version(module) != _pin(clone, module):
             note(f"installing {', '.join(EXTRAS[extra])} into {sys.prefix}, once")
             log, commands = assets.logs() / "extras.log", Commands()
