@@ -129,7 +129,6 @@ _FETCH_TIMEOUT_S = 600.0
 _PARTIAL = ".partial-"
 # Go and its compilers end at once by SIGINT, and their caches stay consistent whenever they are killed.
 _ENDING = Ending(grace_s=1.0)
-_NO_NETWORK = ("dial tcp", "no such host", "connection refused", "i/o timeout", "TLS handshake timeout")
 
 
 def go_version() -> str | None:
@@ -162,7 +161,9 @@ def build(module: GoModule, toolchain: Go, commands: Commands, log: Path) -> Pat
         try:
             commands.run([toolchain.path, *words], log, timeout_s=timeout_s, cwd=cwd, env=env, ending=_ENDING)
         except CommandError as error:
-            raise _not_built(name, error) from error
+            network = "Check the network: Go modules are fetched through GOPROXY (a proxy is taken from HTTPS_PROXY)."
+            otherwise = f"If the sources were changed, fix the errors above. {assets.RESTORE}"
+            raise error.missing(f"{name} was not built", network, otherwise) from error
 
     try:
         sources_at = module.folder
@@ -244,16 +245,6 @@ def _running_in(home: Path) -> set[Path]:
         with suppress(OSError):
             found.add(Path(os.readlink(process / "exe")).parent)
     return {folder for folder in found if folder.parent == home}
-
-
-def _not_built(name: str, error: CommandError) -> MissingRequirementError:
-    if any(sign in error.shown for sign in _NO_NETWORK):
-        remedy = "Check the network: Go modules are fetched through GOPROXY (a proxy is taken from HTTPS_PROXY)."
-    elif "no space left on device" in error.shown:
-        remedy = "Make room on that disk, then run again."
-    else:
-        remedy = f"If the sources were changed, fix the errors above. {assets.RESTORE}"
-    return MissingRequirementError(f"{name} was not built: {error}\n{error.shown}", f"{remedy} Details: {error.log}")
 
 
 def build_missing(modules: Sequence[GoModule], steps: Steps) -> None:

@@ -7,6 +7,7 @@ calls ``stop``: so no signal can fall between the start of a process and its reg
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -28,6 +29,14 @@ _GUARD_S = 10.0
 """A guard that takes longer than its program's grace and this is killed with it."""
 _TAIL_LINES = 8
 _POLL_S = 0.1
+# Messages of apt-get, mmdebstrap and Go.
+_NO_NETWORK = re.compile(
+    r"could not (resolve|connect)|failure resolving|failed to fetch|network is unreachable|timed out"
+    r"|dial tcp|no such host|connection refused|i/o timeout|TLS handshake timeout",
+    re.IGNORECASE,
+)
+_NO_ROOM = re.compile(r"enough free space|no space left", re.IGNORECASE)
+_ROOM = "Make room on that disk, then run again."
 
 
 class CommandError(Exception):
@@ -38,6 +47,11 @@ class CommandError(Exception):
         self.tail = tuple(tail)
         self.shown = "\n".join(f"    {line}" for line in tail)
         super().__init__(f"'{' '.join(argv[:3])}{' ...' if len(argv) > 3 else ''}' {reason}")
+
+    def missing(self, what: str, network: str, otherwise: str) -> MissingRequirementError:
+        """What it did not make, with its last lines and what to do: about the ``network``, the disk, or otherwise."""
+        remedy = network if _NO_NETWORK.search(self.shown) else _ROOM if _NO_ROOM.search(self.shown) else otherwise
+        return MissingRequirementError(f"{what}: {self}\n{self.shown}", f"{remedy} Details: {self.log}")
 
 
 class Stopped(Exception):

@@ -164,10 +164,9 @@ def _from_packages(tag: str, commands: Commands, log: Path, note: Callable[[str]
             env = {**packages.environment(), "TMPDIR": str(work)}
             commands.run([*argv, suite, str(archive), *lines], log, timeout_s=_BOOTSTRAP_TIMEOUT_S, env=env)
         except CommandError as error:
-            raise MissingRequirementError(
-                f"the base image was not made: no registry has {OFFICIAL}, and {error}\n{error.shown}",
-                f"Check the network, or load {OFFICIAL} by hand (docker load). Details: {log}",
-            ) from error
+            what = f"the base image was not made: no registry has {OFFICIAL}, and the packages failed"
+            remedy = f"Check the network, or load {OFFICIAL} by hand (docker load)."
+            raise error.missing(what, remedy, remedy) from error
         _import(archive, tag, image_labels(source_hash(more)))
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -46,7 +46,6 @@ _APT = (
     "-o",
     "Acquire::Retries=2",
 )
-_NO_NETWORK = re.compile(r"resolv|could not connect|failed to fetch|network is unreachable|timed out", re.IGNORECASE)
 
 
 def missing() -> list[str]:
@@ -84,7 +83,13 @@ def install(packages: Sequence[str], commands: Commands, log: Path, note: Callab
             reason = f" ({error})"
         run([*_APT, "install", *packages], _INSTALL_TIMEOUT_S)
     except CommandError as error:
-        raise _not_installed(packages, error, log) from error
+        remedy = f"Fix the errors of apt-get (try: apt-get install {' '.join(packages)}), then run again."
+        if "Unable to locate package" in error.shown:
+            remedy = "Enable the distribution's component that has it ('universe' on Ubuntu), then run again."
+        elif _LOCKED.search(error.shown):
+            remedy = "Wait for that process to end (it may be an automatic upgrade), then run again."
+        network = "Check the network and the package sources (apt-get update), then run again."
+        raise error.missing(f"{', '.join(packages)} could not be installed", network, remedy) from error
     still = [
         program for program, package in PROGRAMS.items() if package in packages and programs.which(program) is None
     ]
@@ -125,23 +130,6 @@ def environment() -> dict[str, str]:
     """The environment in which packages are installed: no questions, no restart of services, C messages."""
     quiet = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1", "LC_ALL": "C.UTF-8"}
     return {**programs.environment(), **quiet}
-
-
-def _not_installed(packages: Sequence[str], error: CommandError, log: Path) -> MissingRequirementError:
-    text = error.shown
-    if "Unable to locate package" in text:
-        remedy = "Enable the distribution's component that has it ('universe' on Ubuntu), then run again."
-    elif _NO_NETWORK.search(text):
-        remedy = "Check the network and the package sources (apt-get update), then run again."
-    elif _LOCKED.search(text):
-        remedy = "Wait for that process to end (it may be an automatic upgrade), then run again."
-    elif "enough free space" in text or "No space left" in text:
-        remedy = "Make room on that disk, then run again."
-    else:
-        remedy = f"Fix the errors of apt-get (try: apt-get install {' '.join(packages)}), then run again."
-    return MissingRequirementError(
-        f"{', '.join(packages)} could not be installed: {error}\n{text}", f"{remedy} Details: {log}"
-    )
 
 
 EXTRAS = {"analysis": ("scipy", "matplotlib", "plotly"), "dask": ("dask", "distributed")}
