@@ -46,11 +46,7 @@ def same_machine(monkeypatch):
 
 
 def test_shipped_configs_are_shown(snapshot):
-    told = {path.name: answer("check", path) for path in CONFIGS}
-    for path in CONFIGS:
-        for host in load_config(path).hosts:
-            assert f"  {host.name} " in told[path.name] and str(host.ip) in told[path.name]
-    assert told == snapshot
+    assert {path.name: answer("check", path) for path in CONFIGS} == snapshot
 
 
 LINKS = {

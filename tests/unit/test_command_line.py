@@ -164,7 +164,9 @@ class Measured(LiveLinks, Mininet):
         return node
 
 
-def test_pings_are_sent_from_outside_and_counted(said: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pings_are_sent_from_outside_and_counted(
+    said: io.StringIO, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+) -> None:
     """A ping in another language, or an image without ping or shell, was "100% dropped" on a working network."""
     echo = mock.Mock(side_effect=[1_234_567, None, 2_000_000, None, 1_000_000, ProcessGoneError("gone")])
     monkeypatch.setattr(live_links.measure, "round_trip_ns", echo)
@@ -173,16 +175,9 @@ def test_pings_are_sent_from_outside_and_counted(said: io.StringIO, monkeypatch:
     assert [call.args for call in echo.call_args_list] == [
         *((1, "10.0.0.2", 2.0), (1, "10.0.0.3", 2.0), (2, "10.0.0.1", 2.0), (2, "10.0.0.3", 2.0))
     ]
-    assert said.getvalue().splitlines() == [
-        *("*** Ping: testing ping reachability", "h1 -> h2 X ", "h2 -> h1 X ", "h3 -> X X "),
-        "*** Results: 67% dropped (2/6 received)",
-    ]
     figures = [numbers for _, _, numbers in net.pingPairFull()]
     assert figures == [(1, 1, 1.0, 1.0, 1.0, 0.0), (1, 0, 0, 0, 0, 0)]
-    assert said.getvalue().endswith(
-        " h1->h2: 1/1, rtt min/avg/max/mdev 1.000/1.000/1.000/0.000 ms\n"
-        " h2->h1: 1/0, rtt min/avg/max/mdev 0.000/0.000/0.000/0.000 ms\n"
-    )
+    assert said.getvalue() == snapshot
 
 
 def test_a_host_that_cannot_ping_is_an_error_and_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
