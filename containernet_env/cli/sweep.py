@@ -103,10 +103,6 @@ def _short(sweep: Sweep) -> list[str]:
     return [*text, *([] if note is None else [note])]
 
 
-# The running cell's line is updated so often.
-_INTERVAL_S = 0.5
-
-
 def figures_text(outcome: ScenarioOutcome) -> str:
     if outcome.error is not None:
         return outcome.error
@@ -126,33 +122,28 @@ class SweepLines(StageLines):
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._running = ""
-        self._began = self._shown = 0.0
+        self._began = 0.0
 
     def bed_began(self, cells: Sequence[Cell], repetition: int) -> None:
         values = ", ".join(f"{name}={value}" for name, value in cells[0].coordinates)
         self.show_running(f"bringing up a testbed for {len(cells)} cells ({values or 'as in the file'})")
 
     def cell_began(self, cell: Cell, repetition: int, tally: RemainingTime) -> None:
-        self._began = self._shown = clock.monotonic()
+        self._began = clock.monotonic()
         left = f"about {seconds_text(tally.left_s)} left"
         self._running = f"[{tally.done}/{tally.all}] {cell.text} #{repetition}, {left}"
         self.show_running(self._running)
 
     def cell_progress(self, done: int, errors: int) -> None:
-        now = clock.monotonic()
-        if now - self._shown >= _INTERVAL_S:
-            self._shown = now
-            failed = f", {errors:,} failed" if errors else ""
-            self.show_running(f"{self._running}: {done:,} answers in {seconds_text(now - self._began)}{failed}")
+        failed = f", {errors:,} failed" if errors else ""
+        took = seconds_text(clock.monotonic() - self._began)
+        self.show_running(f"{self._running}: {done:,} answers in {took}{failed}")
 
     def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, tally: RemainingTime) -> None:
         left = f"about {seconds_text(tally.left_s)} left" if tally.done < tally.all else "the last one"
         line = f"[{tally.done}/{tally.all}] {cell.text} #{repetition}  {figures_text(outcome)}  ({left})"
         style = "red" if outcome.error is not None else "yellow" if doubt_text(outcome) else ""
         self._console.print(Text(line, style=style), soft_wrap=True)
-
-    def close(self) -> None:
-        self.show_running("")
 
 
 class JsonLines:

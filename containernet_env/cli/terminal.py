@@ -22,8 +22,6 @@ from containernet_env.base.work import STOP_SIGNALS, RemainingTime, Stage, Stop,
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-    from rich.progress import Progress
-
     from containernet_env.config.plan import PlannedScenario
     from containernet_env.model.outcome import ScenarioOutcome
     from containernet_env.model.scenario import Scenario
@@ -134,6 +132,10 @@ class StageLines:
             self._status = self._console.status(Text(text, style="dim"))  # a str would be read as markup
             self._status.start()
 
+    def close(self) -> None:
+        """Leave the terminal as it was, whatever was being shown."""
+        self.show_running("")
+
 
 @dataclass
 class _Running:
@@ -174,7 +176,6 @@ class TerminalProgress(StageLines):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._live: Progress | None = None
         self._matrix = RemainingTime()
         self._estimates_s: list[float] = []
         self._again = False
@@ -188,64 +189,38 @@ class TerminalProgress(StageLines):
 
     def scenario_started(self, planned: PlannedScenario) -> None:
         self._told = clock.monotonic()
-        self._running = running = _Running(planned, self._told)
+        self._running = _Running(planned, self._told)
         self._again = planned.scheduled.attempt > 1
-        if not self._console.is_terminal:
-            return
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        self._live = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[place]}"),
-            TextColumn("{task.fields[rate]}"),
-            console=self._console,
-            transient=True,
-        )
-        total = float(running.scenario.total or running.whole_s)
-        self._live.add_task(
-            f"{self._prefix} {running.scenario.name}", total=total, place=running.place(0, 0.0), rate=""
-        )
-        whole = f"{' ' * len(self._prefix)} all {self._matrix.all} scenarios"
-        done_s = self._matrix.took_s
-        self._live.add_task(
-            whole, total=done_s + self._matrix.left_s, completed=round(done_s), place=self._time_left(), rate=""
-        )
-        self._live.start()
+        self.show_running(f"{self._prefix} {self._running.scenario.name}")
 
     def probe_started(self, number: int, probe: Scenario) -> None:
         assert self._running is not None
         self._running.probe = (number, probe, clock.monotonic())
 
     def scenario_progress(self, done: int, errors: int) -> None:
-        """Move the live lines, or periodically report the progress of a long scenario."""
+        """Show how far it is: on a terminal below the other lines, elsewhere periodically where it takes long."""
         running, now = self._running, clock.monotonic()
         assert running is not None
+        if not self._console.is_terminal and now - self._told < PLAIN_INTERVAL_S:
+            return
+        self._told = now
         elapsed_s = now - running.began
         counted_s = elapsed_s if running.probe is None else now - running.probe[2]
         rate = done / counted_s if counted_s > 0 else 0.0
         speed = f"{rate_text(rate * running.planned.dilation)}/s{f', {errors:,} failed' if errors else ''}"
-        place = running.place(done, elapsed_s)
-        if self._live is not None:
-            of_scenario, of_matrix = self._live.task_ids
-            completed = elapsed_s if running.scenario.total is None else done
-            self._live.update(of_scenario, completed=completed, place=place, rate=speed)
-            self._live.update(of_matrix, completed=self._matrix.took_s + elapsed_s, place=self._time_left(elapsed_s))
-        elif now - self._told >= PLAIN_INTERVAL_S:
-            self._told = now
-            left_s = running.left_s(done, elapsed_s, rate)
-            whole = f" (all scenarios: {seconds_text(max(self._matrix.left_s - elapsed_s, 0.0))})"
-            left = f", about {seconds_text(left_s)} left{whole}" if left_s is not None else ""
-            text = f"{self._prefix} {running.scenario.name}: {place}, {speed}{left}"
+        left_s = running.left_s(done, elapsed_s, rate)
+        whole = f" (all scenarios: {seconds_text(max(self._matrix.left_s - elapsed_s, 0.0))})"
+        left = f", about {seconds_text(left_s)} left{whole}" if left_s is not None else ""
+        text = f"{self._prefix} {running.scenario.name}: {running.place(done, elapsed_s)}, {speed}{left}"
+        if self._console.is_terminal:
+            self.show_running(text)
+        else:
             self._console.print(text, soft_wrap=True)
 
     @property
     def _prefix(self) -> str:
         count = self._matrix.all
         return f"[{self._matrix.done + (not self._again):>{len(str(count))}}/{count}]"
-
-    def _time_left(self, elapsed_s: float = 0.0) -> str:
-        return f"about {seconds_text(max(self._matrix.left_s - elapsed_s, 0.0))} left"
 
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:
         self.close()
@@ -271,12 +246,6 @@ class TerminalProgress(StageLines):
             self.note(f"{name}: {finding.text}")
         if outcome.advice is not None:
             self.note(f"{name}: {outcome.advice}")
-
-    def close(self) -> None:
-        """Leave the terminal as it was, whatever was being shown."""
-        if self._live is not None:
-            self._live.stop()
-        self._live = None
 
 
 def result_table(outcomes: Sequence[ScenarioOutcome]) -> Table:

@@ -101,20 +101,11 @@ def test_a_search_says_which_probe_is_made_and_how_long_all_of_them_take(
     terminal.passes(20, 24_000, 3)
     terminal.close()
     assert "probe 2 at 800/s, 40 s" in terminal.text and "800/s, 3 failed" in terminal.text, "of this probe alone"
-    assert live or "about 110 s left" in terminal.text
+    assert "about 110 s left" in terminal.text
     terminal.scenario_started(planned(WRITE))
     terminal.passes(20, 3000, 0)
     terminal.close()
     assert "3,000 of 10,000" in terminal.text
-
-
-def test_on_a_terminal_a_duration_moves_the_live_lines_by_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal(monkeypatch, planned(TIMED), planned(WRITE), live=True)
-    terminal.scenario_started(planned(TIMED))
-    terminal.passes(20, 10_000, 3)
-    terminal.close()
-    for words in ("20 of 60 s", "500/s, 3 failed", "all 2 scenarios", "about 100 s left"):
-        assert words in terminal.text
 
 
 def test_the_line_of_a_scenario_says_what_its_percentiles_exclude_and_what_was_found(
