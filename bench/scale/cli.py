@@ -18,7 +18,7 @@ from containernet_env.base.work import Stop
 from containernet_env.results.csv_file import rows_after
 from containernet_env.runs.sweep.design import design
 from containernet_env.runs.sweep.ledger import journal_of, read_journal
-from containernet_env.runs.sweep.runner import Counts, Request, Sweep, Until
+from containernet_env.runs.sweep.runner import Counts, Request, Sweep
 
 _BANDWIDTHS = (10, 20, 50, 100, 200, 300, 400, 500, 700, 1000)
 _COMMANDS = 10
@@ -49,7 +49,7 @@ def simulate(
     *,
     loads: int = 10,
     failures: Failures | None = None,
-    until: Until | None = None,
+    until_ci: float | None = None,
     seed: int = 1,
 ) -> Simulated:
     """Carry a sweep of ``cells`` out, by the same command again where machines failed cells.
@@ -69,7 +69,7 @@ def simulate(
     counts = Counts(0, 0, 0)
     for commands in range(1, _COMMANDS + 1):
         placement = Machines(made, machines, chosen, seed + commands, CELL_S, AROUND_S)
-        counts = Sweep(made, out, Request(until=until), placement).carry_out(Told(), Stop())
+        counts = Sweep(made, out, Request(until_ci=until_ci), placement).carry_out(Told(), Stop())
         simulated_s += placement.now_s
         busy_s += placement.busy_s
         lost += placement.machines_lost
@@ -103,10 +103,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--until-ci", type=float, metavar="RATIO", help="as `sweep --until-ci`, 0.05 for 5 %%")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
-    until = None if options.until_ci is None else Until(options.until_ci)
     with tempfile.TemporaryDirectory(prefix="containernet-env-scale-") as folder:
         out, loads = Path(folder) / "out.csv", options.loads
-        found = simulate(out, options.cells, options.machines, loads=loads, until=until, seed=options.seed)
+        found = simulate(
+            out, options.cells, options.machines, loads=loads, until_ci=options.until_ci, seed=options.seed
+        )
     measured = found.counts.measured
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(

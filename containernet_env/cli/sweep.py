@@ -65,7 +65,7 @@ def render_sweep(sweep: Sweep, console: Console) -> None:
     for text in sweep.notes():
         console.print(text, soft_wrap=True)
     count, seconds = sweep.left()
-    repetitions = f"{sweep.repeat} repetition{'s' if sweep.repeat > 1 else ''}"
+    repetitions = f"{sweep.request.least} repetition{'s' if sweep.request.least > 1 else ''}"
     console.print(
         f"{len(design.cells)} cells on {len(design.beds)} testbeds, {repetitions}: {count} measurements are left, "
         f"which take about {seconds_text(seconds)}",
@@ -329,7 +329,7 @@ def sweep_command(
     **choices: Any,
 ) -> int:
     from containernet_env.runs.sweep.design import design
-    from containernet_env.runs.sweep.runner import Request, Sweep, Until
+    from containernet_env.runs.sweep.runner import Request, Sweep
     from containernet_env.setup import packages
 
     began = clock.monotonic()
@@ -337,9 +337,9 @@ def sweep_command(
         raise click.UsageError("--tls-ca-file, --tls-cert and --tls-key go with --dask.")
     console = plain_console()
     made = design(sweep, settings, **choices)
-    until = None if until_ci is None else Until(until_ci, ci_of, max_repeat)
     refuse_options(made.beds[0].plan.config, taken=("seed",))
-    request = Request(made.repeat or 1, until, tries, retry_failed, other_versions, rtt_tolerance, consent)
+    repeated = (made.repeat or 1, until_ci, ci_of, max_repeat, tries)
+    request = Request(*repeated, retry_failed, other_versions, rtt_tolerance, consent)
     if out is None and not dry_run:
         raise click.UsageError("Missing argument 'OUT': the CSV file that rows are appended to.")
     progress = JsonLines() if as_json else SweepLines(console)
@@ -352,7 +352,7 @@ def sweep_command(
         scheduler = scheduler_at(dask, tls_ca_file, tls_cert, tls_key)
         placement = Workers(scheduler, made, progress.note)  # nothing is connected yet
     found = Sweep(made, out, request, placement)
-    if until is not None:
+    if until_ci is not None:
         packages.require("scipy", note)
     if dry_run:
         left_open = found.check()

@@ -28,7 +28,7 @@ from containernet_env.runs import measure as measure_module
 from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.runs.load import Answer
 from containernet_env.runs.sweep.ledger import Journal, journal_of
-from containernet_env.runs.sweep.runner import Counts, Until
+from containernet_env.runs.sweep.runner import Counts
 from tests.unit import sweep_fakes
 from tests.unit.fakes import CONFIG, GOOD, FakeTestbed, Patch, raising, result_of, rows
 from tests.unit.manifests import PROGRAM
@@ -327,21 +327,22 @@ def test_rows_that_something_else_measured_are_named_and_not_counted(
 
 
 def test_an_interval_that_cannot_be_is_refused(sweep: Sweeping) -> None:
-    for repeat, until, words in (
-        (1, Until(1.5), "--until-ci: got 150%"),
-        (1, Until(0.05, most=5), "--max-repeat: got 5; allowed: at least 6"),
-        (40, Until(0.05), "--max-repeat: got 30; allowed: at least --repeat, which is 40"),
-    ):
+    requests: list[tuple[dict[str, Any], str]] = [
+        ({"until_ci": 1.5}, "--until-ci: got 150%"),
+        ({"until_ci": 0.05, "max_repeat": 5}, "--max-repeat: got 5; allowed: at least 6"),
+        ({"until_ci": 0.05, "repeat": 40}, "--max-repeat: got 30; allowed: at least --repeat, which is 40"),
+    ]
+    for request, words in requests:
         with pytest.raises(UsageError, match=words):
-            sweep.of(repeat=repeat, until=until)
+            sweep.of(**request)
 
 
 def test_cells_are_repeated_until_their_median_is_known_by_rows_that_are_certainly_valid(sweep: Sweeping) -> None:
     for _ in range(2):  # and no more
-        assert sweep.run("clients=5,10", until=Until(0.05), repeat=1) == Counts(6 * 2, 0, 0, 0)
+        assert sweep.run("clients=5,10", until_ci=0.05, repeat=1) == Counts(6 * 2, 0, 0, 0)
     sweep.beds.special = dict.fromkeys(range(1, 30), Answer(result_of(ok=10), None))
     # Nor would more of them.
-    assert sweep.run("clients=20", until=Until(0.05, most=9)) == Counts(6, 0, 0, 1)
+    assert sweep.run("clients=20", until_ci=0.05, max_repeat=9) == Counts(6, 0, 0, 1)
 
 
 def test_the_repetitions_of_a_cell_that_varies_are_bounded(sweep: Sweeping, monkeypatch: Patch) -> None:
@@ -355,7 +356,7 @@ def test_the_repetitions_of_a_cell_that_varies_are_bounded(sweep: Sweeping, monk
         return Answer(type(result_of()).from_json(found), None)
 
     monkeypatch.setattr(sweep.beds, "answer", another)
-    assert sweep.run("clients=5,10", until=Until(0.05, "p99", most=8)) == Counts(14, 0, 0, 1)
+    assert sweep.run("clients=5,10", until_ci=0.05, ci_of="p99", max_repeat=8) == Counts(14, 0, 0, 1)
     assert Counter(values(sweep, "ClientCount")) == {"5": 8, "10": 6}
 
 

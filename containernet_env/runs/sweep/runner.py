@@ -80,40 +80,45 @@ _SHOWN_CELLS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Until:
-    """Repeat a cell until the interval of the median of ``figure`` reaches at most ``ratio`` of it to either side."""
-
-    ratio: float
-    figure: str = "p50"
-    most: int = MAX_REPEAT
-
-    def check(self, repeat: int) -> None:
-        """Raise ``UsageError`` for values out of range; ``repeat`` is the least number of repetitions."""
-        if not 0 < self.ratio < 1:
-            raise UsageError(f"--until-ci: got {self.ratio:.0%}; allowed: more than 0 %, less than 100 %")
-        if self.most < LEAST:
-            raise UsageError(
-                f"--max-repeat: got {self.most}; allowed: at least {LEAST}, below which no interval is known"
-            )
-        if self.most < repeat:
-            raise UsageError(f"--max-repeat: got {self.most}; allowed: at least --repeat, which is {repeat}")
-
-
-@dataclass(frozen=True, slots=True)
 class Request:
     """How a design is executed; ``retry_failed`` repeats measurements that failed because of the store.
 
-    ``other_versions`` counts rows of other versions, too (see `made_by`). ``yes_load_this_cluster``: an external
-    cluster may be loaded.
+    ``until_ci`` repeats a cell, ``max_repeat`` times at most, until the interval of the median of ``ci_of`` reaches at
+    most this ratio of it to either side. ``other_versions`` counts rows of other versions, too (see `made_by`).
+    ``yes_load_this_cluster``: an external cluster may be loaded.
     """
 
     repeat: int = 1
-    until: Until | None = None
+    until_ci: float | None = None
+    ci_of: str = "p50"
+    max_repeat: int = MAX_REPEAT
     tries: int = TRIES
     retry_failed: bool = False
     other_versions: bool = False
     tolerance: Tolerance | None = None
     yes_load_this_cluster: bool = False
+
+    def check(self) -> None:
+        """Raise ``UsageError`` for values out of range."""
+        if self.until_ci is None:
+            return
+        if not 0 < self.until_ci < 1:
+            raise UsageError(f"--until-ci: got {self.until_ci:.0%}; allowed: more than 0 %, less than 100 %")
+        if self.max_repeat < LEAST:
+            raise UsageError(
+                f"--max-repeat: got {self.max_repeat}; allowed: at least {LEAST}, below which no interval is known"
+            )
+        if self.max_repeat < self.repeat:
+            raise UsageError(f"--max-repeat: got {self.max_repeat}; allowed: at least --repeat, which is {self.repeat}")
+
+    @property
+    def least(self) -> int:
+        """How many repetitions each cell has at least."""
+        return self.repeat if self.until_ci is None else max(self.repeat, LEAST)
+
+    @property
+    def most(self) -> int:
+        return self.repeat if self.until_ci is None else self.max_repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +152,7 @@ class Sweep:
     """
 
     def __init__(self, design: Design, out: Path | None, request: Request, placement: Placement | None = None) -> None:
-        if request.until is not None:
-            request.until.check(request.repeat)
+        request.check()
         self.design = design
         self._given_out = out
         self.request = request
@@ -174,16 +178,6 @@ class Sweep:
             raise UsageError("a sweep needs a results file for its rows")
         return self._given_out
 
-    @property
-    def repeat(self) -> int:
-        """How many repetitions each cell has at least."""
-        return max(self.request.repeat, LEAST) if self.request.until is not None else self.request.repeat
-
-    @property
-    def most(self) -> int:
-        """How many repetitions a cell has at most."""
-        return self.request.until.most if self.request.until is not None else self.repeat
-
     def wanted(self, block: int) -> set[str]:
         """The cells that are to be measured in a block now."""
         return {
@@ -191,22 +185,21 @@ class Sweep:
             for identity in self._cells
             if self.ledger.wants(identity, block, self.request.tries)
             # If no repetition has the figure, more repetitions do not help.
-            and (block <= self.repeat or (self._figures(identity) and not self._is_settled(identity)))
+            and (block <= self.request.least or (self._figures(identity) and not self._is_settled(identity)))
         }
 
     def _figures(self, cell: str) -> list[float]:
         """One for each repetition so far, of the figure whose interval is to be narrow."""
-        until = self.request.until
-        return [] if until is None else self.ledger.figures(cell, ledger.FIGURES[until.figure])
+        return self.ledger.figures(cell, ledger.FIGURES[self.request.ci_of])
 
     def _is_settled(self, cell: str) -> bool:
-        until = self.request.until
-        return until is None or ledger.is_narrow(self._figures(cell), until.ratio)
+        ratio = self.request.until_ci
+        return ratio is None or ledger.is_narrow(self._figures(cell), ratio)
 
     def left(self, first: int = 1) -> tuple[int, float]:
         """The number of missing measurements from a block on, of those that are certain, and their duration (s)."""
         number, seconds = 0, 0.0
-        for block in range(first, max(self.repeat, first) + 1):
+        for block in range(first, max(self.request.least, first) + 1):
             wanted = self.wanted(block)
             number += len(wanted)
             for bed in self.design.beds:
@@ -215,7 +208,7 @@ class Sweep:
         return number, seconds
 
     def counts(self) -> Counts:
-        last = (self.ledger.last(cell, block) for cell in self._cells for block in range(1, self.most + 1))
+        last = (self.ledger.last(cell, block) for cell in self._cells for block in range(1, self.request.most + 1))
         found = [tried for tried in last if tried is not None]
         results = Counter(tried.result for tried in found)
         return Counts(
@@ -237,7 +230,7 @@ class Sweep:
         open_questions = self.placement.check(self._given_out)
         if self._given_out is not None:
             number, _ = self.left()
-            clusters = min(number, self.repeat * len(self.design.beds))
+            clusters = min(number, self.request.least * len(self.design.beds))
             check_place(self._given_out, least_bytes(number, len(self.design.largest.hosts), clusters))
         return open_questions
 
@@ -255,10 +248,10 @@ class Sweep:
             try:
                 self._begin(journal, progress)
                 blocks = _Blocks(self, journal, progress, stop)
-                certain = range(1, self.repeat + 1)
+                certain = range(1, self.request.least + 1)
                 for numbers in [certain] if self.placement.several else [[number] for number in certain]:
                     blocks.measure(numbers)
-                for number in range(self.repeat + 1, self.most + 1):
+                for number in range(self.request.least + 1, self.request.most + 1):
                     blocks.measure([number])
                 return self.counts()
             finally:
@@ -269,7 +262,7 @@ class Sweep:
     def _begin(self, journal: Journal, progress: SweepProgress) -> None:
         for note in self.notes():
             progress.note(note)
-        began = {"seed": self.seed, "repeat": self.repeat, "cells": len(self._cells), "command": sys.argv}
+        began = {"seed": self.seed, "repeat": self.request.least, "cells": len(self._cells), "command": sys.argv}
         journal.add("sweep", began)
         journal.add(
             "cell",
