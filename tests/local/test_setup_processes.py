@@ -126,11 +126,13 @@ def test_a_signal_ends_every_command_with_its_children(tmp_path: Path, signum: s
     assert all(map(none_left, logs))
 
 
-def test_a_command_has_a_time_limit_and_may_not_be_there(tmp_path: Path) -> None:
+def test_a_command_has_a_time_limit_and_an_end_of_its_own_and_may_not_be_there(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with pytest.raises(CommandError, match="did not end within 0 s"):
         Commands().run(SLEEP, log, timeout_s=0)
     assert none_left(log)
+    with pytest.raises(CommandError, match="killed by SIGTERM"):
+        Commands().run(["sh", "-c", "kill -TERM $$"], log, timeout_s=60)
     with pytest.raises(CommandError, match="cannot be started"):
         Commands().run(["/nowhere/program"], log, timeout_s=60)
 
