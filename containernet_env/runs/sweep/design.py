@@ -261,7 +261,6 @@ class Bed:
         return f"{self.cells[0].config_hash}/{self.plan.dataset}"
 
     def plan_of(self, cells: Sequence[Cell], repetition: int, seed: int, choices: Mapping[str, Any]) -> Plan:
-        """The plan of a run that measures these cells in this order."""
         assert self.plan.scenario_set is not None
         scenarios = replace(self.plan.scenario_set, scenarios=tuple(cell.scenario for cell in cells))
         return prepare(self.plan.config, scenarios, **choices, first_repetition=repetition, seed=seed)

@@ -99,7 +99,6 @@ class Course(Silent):
         return next(cell for cell in self.job.cells if cell.scenario.name == scenario.name)
 
     def end(self, error: RunError | None = None) -> Course:
-        """It has ended; the machine is free."""
         self.error = error
         self.took_s = clock.monotonic() - self._began_s
         return self
@@ -169,7 +168,6 @@ class Roster:
 
     @property
     def waiting(self) -> int:
-        """The number of testbeds that have not begun."""
         return sum(map(len, self._waiting.values()))
 
     @property

@@ -119,7 +119,6 @@ class Journal:
         os.close(self._fd)
 
     def add(self, kind: str, *lines: Mapping[str, Any]) -> None:
-        """Add lines of one kind."""
         at = Moment.now().at
         text = "".join(f"{json.dumps({'schema': SCHEMA, 'at': at, 'kind': kind, **line})}\n" for line in lines)
         if not text:

@@ -128,7 +128,6 @@ class Scheduler:
             await asyncio.wait_for(scheduler.identity(n_workers=0), CONNECT_S)
 
     def no_answer(self, error: BaseException) -> RunError:
-        """Why it cannot be used."""
         why = next((str(item) for item in (error.__cause__, error) if item is not None and str(item)), "no answer")
         return RunError(
             f"no scheduler answers at {self.address}: {why.splitlines()[0]}\n"

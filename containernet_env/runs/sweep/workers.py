@@ -134,7 +134,6 @@ class Workers(Placement):
         self._addresses.update({name: address for name, (address, _) in found.items()})
 
     def _why_not(self, name: str, worker: Mapping[str, Any]) -> str | None:
-        """Why a worker cannot measure cells of this sweep."""
         theirs = worker.get(FACTS)
         if not isinstance(theirs, Mapping):
             return f"{name} is none that `containernet-env worker` started"
