@@ -261,9 +261,11 @@ class Bed:
         return f"{self.cells[0].config_hash}/{self.plan.dataset}"
 
     def plan_of(self, cells: Sequence[Cell], repetition: int, seed: int, choices: Mapping[str, Any]) -> Plan:
+        """The plan of a run that measures these cells in this order; ``seed`` is that of the sweep."""
         assert self.plan.scenario_set is not None
         scenarios = replace(self.plan.scenario_set, scenarios=tuple(cell.scenario for cell in cells))
-        return prepare(self.plan.config, scenarios, **choices, first_repetition=repetition, seed=seed)
+        of_links = (seed + repetition - 1) % (SEED_MAX + 1)  # other losses and jitter in each repetition
+        return prepare(self.plan.config, scenarios, **choices, first_repetition=repetition, seed=of_links)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,11 +314,6 @@ class Design:
             chosen = [cell for cell in cells if cell.identity in wanted]
             if chosen:
                 yield bed, chosen
-
-
-def link_seed(seed: int, repetition: int) -> int:
-    """The seed of losses and jitter of a repetition: another one for each."""
-    return (seed + repetition - 1) % (SEED_MAX + 1)
 
 
 def design(

@@ -27,7 +27,7 @@ from containernet_env.runs.preflight import preflight
 from containernet_env.runs.prepare import lock_for, require_root
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.sweep import ledger
-from containernet_env.runs.sweep.design import Cell, Design, link_seed
+from containernet_env.runs.sweep.design import Cell, Design
 from containernet_env.runs.sweep.jobs import Begin, Course, Job, Placement, Roster, SweepProgress, cell_of
 from containernet_env.runs.sweep.ledger import Journal, Kept, Ledger, Tried, journal_of
 from containernet_env.runs.testbed import Standing
@@ -402,7 +402,7 @@ class _Blocks:
     def _begin(self, job: Job, place: str) -> Course:
         sweep = self._sweep
         self._remaining.at_once = max(1, len(self._sweep.placement.roster.usable))
-        plan = job.bed.plan_of(job.cells, job.repetition, link_seed(sweep.seed, job.repetition), sweep.design.choices)
+        plan = job.bed.plan_of(job.cells, job.repetition, sweep.seed, sweep.design.choices)
         run = {"run": plan.run_id, "repetition": job.repetition, "seed": plan.options.seed}
         cells = [cell.identity for cell in job.cells]
         self._journal.add("run", {**run, "made_by": of_store(sweep.made_by, plan.store), "cells": cells})
