@@ -232,14 +232,13 @@ def render_endpoints(config: Config, console: Console) -> bool:
             leads = "leads" if member.leads else None
             state = ", ".join(filter(None, (member.member_name, version, size, leads))) or "answers"
         console.print(Text(f"  {member.name}  {member.url}  {state}"), soft_wrap=True)
-    problems = [*([] if look.problem is None else [look.problem]), *([] if refusal is None else [refusal])]
     if look.size is not None and look.size != count:
         console.print(f"  the cluster has {look.size} members: {count} of them are endpoints here", soft_wrap=True)
     if look.users is not None and not look.problems:
         console.print(f"  users: {f'on, logged in as {external.user}' if look.users else 'none'}", soft_wrap=True)
     if keys is not None:
         console.print(f"  {keys:,} keys under {external.prefix}; runs have prefixes of their own below it")
-    for problem in problems:
+    for problem in filter(None, (look.problem, refusal)):
         console.print(Text(f"  {problem}"), soft_wrap=True)
     return not look.problems and refusal is None
 

@@ -287,13 +287,10 @@ def _scenarios_table(plan: Plan) -> Table:
 
 
 def _size(scenario: Scenario) -> tuple[str, str, str]:
-    return _length(scenario), str(scenario.clients), str(scenario.conns)
-
-
-def _length(scenario: Scenario) -> str:
+    length = str(scenario.total) if scenario.duration_ns is None else f"for {format_duration(scenario.duration_ns)}"
     if scenario.search is not None:
-        return f"search {scenario.search.text}"
-    return str(scenario.total) if scenario.duration_ns is None else f"for {format_duration(scenario.duration_ns)}"
+        length = f"search {scenario.search.text}"
+    return length, str(scenario.clients), str(scenario.conns)
 
 
 def _shown(path: Path) -> str:
