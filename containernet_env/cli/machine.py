@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from containernet_env.base import clock
-from containernet_env.base.errors import MissingRequirementError, UsageError
+from containernet_env.base.errors import UsageError
 from containernet_env.cli.arguments import CONFIG, run_options
 from containernet_env.cli.terminal import StageLines, StopSignals, TerminalProgress, plain_console
 from containernet_env.config.topologies import load_config
@@ -21,6 +21,7 @@ from containernet_env.hosts import engine
 from containernet_env.network.factory import remove_bridges
 from containernet_env.results.run_files import FILES, json_schema
 from containernet_env.runs import clean
+from containernet_env.runs.prepare import require_root
 
 if TYPE_CHECKING:
     from containernet_env.network.rtt import Tolerance
@@ -73,8 +74,7 @@ def clean_command(endpoints: Path | None) -> None:
     if endpoints is not None:
         _clean_cluster(endpoints)
         return
-    if os.geteuid() != 0:
-        raise MissingRequirementError("clean must be run as root", "Run it again with sudo, or as root.")
+    require_root()
     if engine.is_reachable():
         found = clean.remove_leftovers()
     else:
@@ -132,10 +132,9 @@ def shell_command(
     The benchmark server answers at 127.0.0.1:8080.
     """
     from containernet_env.containernet import engines
-    from containernet_env.runs import clean
     from containernet_env.runs.load import Relay
     from containernet_env.runs.lock import refuse_while_measured
-    from containernet_env.runs.prepare import prepare_shell, require_root
+    from containernet_env.runs.prepare import prepare_shell
     from containernet_env.runs.target import take_down
     from containernet_env.runs.testbed import Testbed
     from containernet_env.setup import ready_images
