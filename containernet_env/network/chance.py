@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from bisect import bisect_left
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -76,8 +76,8 @@ class CountTest:
     @classmethod
     def of(cls, trials: int, ratio: float, alpha: float) -> CountTest:
         """The widest counts that are likelier than ``alpha`` on their side."""
-        low, high = _bisect(0, trials, lambda k: at_most(trials, k, ratio) >= alpha), trials
-        high = _bisect(0, trials, lambda k: at_least(trials, k + 1, ratio) < alpha)
+        low = bisect_left(range(trials), True, key=lambda k: at_most(trials, k, ratio) >= alpha)
+        high = bisect_left(range(trials), True, key=lambda k: at_least(trials, k + 1, ratio) < alpha)
         return cls(trials, ratio, low, high)
 
     def explains(self, count: int) -> bool:
@@ -87,17 +87,6 @@ class CountTest:
         """Whether the count would be out of bounds, but for a chance of ``MISS``, if the ratio were ``other``."""
         within = at_most(self.trials, self.high, other) - at_most(self.trials, self.low - 1, other)
         return within <= MISS
-
-
-def _bisect(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The least from ``low`` to ``high`` for which ``holds``, which holds for all from there on; else ``high``."""
-    while low < high:
-        middle = (low + high) // 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 def worth(trials: int, correlation: float) -> float:
