@@ -89,8 +89,7 @@ def allowed_for(links: str, tolerance: Tolerance | None) -> Allowed:
 
 def plan_for(topology: Topology, links: str, hosts: Iterable[str] | None = None) -> GatePlan:
     """The plan of a gate over links of a kind between ``hosts`` (default: all)."""
-    by_emulator = links == "emulator"
-    return plan_gate(topology, hosts, pace=EMULATOR_PACE if by_emulator else KERNEL_PACE, test_queues=by_emulator)
+    return plan_gate(topology, hosts, pace=EMULATOR_PACE if links == "emulator" else KERNEL_PACE)
 
 
 def measure_gate(

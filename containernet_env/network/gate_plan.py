@@ -29,8 +29,27 @@ class Feed:
 
     hop: Hop
     pairs: tuple[tuple[str, str], ...]
+    paths: tuple[Sequence[Hop], ...]
     faster: bool
     other_bps: int | None = None
+
+    @property
+    def ahead(self) -> list[Sequence[Hop]]:
+        """The part of each path before the direction."""
+        return [before(path, self.hop.name) for path in self.paths]
+
+    @property
+    def hidden(self) -> str | None:
+        """Why no train over its paths shows the direction; ``None`` if one may."""
+        if any(loss_ratio(hop) >= 1 for path in self.paths for hop in path):
+            return "every frame is lost"
+        return "frames reach it twice, which takes its time twice" if max(map(copies, self.ahead)) > 1 else None
+
+    @property
+    def rate_bps(self) -> int:
+        """The rate at which frames get through its paths, or are sent where nothing limits it."""
+        limits = (bps for bps in (self.hop.spec.rate_bps, self.other_bps) if bps is not None)
+        return min(limits, default=UNLIMITED_BPS)
 
 
 def feed_of(plan: GatePlan, hop: Hop, *, overload: bool = False, frame_bytes: int = FULL_FRAME_BYTES) -> Feed:
@@ -40,6 +59,10 @@ def feed_of(plan: GatePlan, hop: Hop, *, overload: bool = False, frame_bytes: in
     the frames, for what a frame takes besides decides which link is faster. A direction without a limit is filled by
     the paths that carry most together, as few as carry enough.
     """
+
+    def feed(faster: bool, other_bps: int | None, *pairs: tuple[str, str]) -> Feed:
+        return Feed(hop, pairs, tuple(plan.paths[pair] for pair in pairs), faster, other_bps)
+
     rate = hop.spec.rate_bps
     best = []
     for pair in plan.over(hop):
@@ -49,26 +72,22 @@ def feed_of(plan: GatePlan, hop: Hop, *, overload: bool = False, frame_bytes: in
     best.sort(key=lambda item: (-item[0], -item[1]))
     least, _, pair = best[0]
     other = None if least == math.inf else max(1, round(least))
-    alone = Feed(
-        hop,
-        (pair,),
-        rate is None or other is None or least >= rate * (_FASTER_TOGETHER if overload else _FASTER),
-        other,
-    )
-    if other is None or (rate is not None and alone.faster):
+    faster = rate is None or other is None or least >= rate * (_FASTER_TOGETHER if overload else _FASTER)
+    alone = feed(faster, other, pair)
+    if other is None or (rate is not None and faster):
         return alone
     widest, carried = alone, 0.0
     for together, bps in _groups(plan, hop, [(bps, candidate) for bps, _, candidate in best]):
         if rate is not None:
             if len(together) > 1 and bps * len(together) >= rate * _FASTER_TOGETHER:
-                return Feed(hop, together, True)
+                return feed(True, None, *together)
             continue
         if (widest.other_bps or 0) >= UNLIMITED_BPS:
             break
         carried = bps if len(together) == 1 else carried + bps
         # They send for the same time: one that is much slower than the others would send few frames.
         if carried > (widest.other_bps or 0) and bps * len(together) * 2 >= carried:
-            widest = Feed(hop, together, True, round(carried))
+            widest = feed(True, round(carried), *together)
     return widest
 
 
@@ -163,15 +182,17 @@ class Pace:
 
     ``delay_ns``, ``loss_ns``: the least time per host between two frames for delays, and for losses: a frame's cost on
     this machine, sent, forwarded twice and received. ``train_ns``: the least length of a train.
+    ``queues``: whether the queues of its links can be measured.
     """
 
     delay_ns: int
     loss_ns: int
     train_ns: int
+    queues: bool
 
 
-EMULATOR_PACE = Pace(30 * US, 18 * US, 10 * MS)
-KERNEL_PACE = Pace(1 * MS, 1 * MS, 20 * MS)
+EMULATOR_PACE = Pace(30 * US, 18 * US, 10 * MS, queues=True)
+KERNEL_PACE = Pace(1 * MS, 1 * MS, 20 * MS, queues=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,22 +242,12 @@ class GatePlan:
             for hop in hops:
                 self._over.setdefault(hop.name, []).append(pair)
 
-    def path_of(self, stream: int) -> tuple[Hop, ...]:
-        return self.paths[self.streams[stream].sender, self.streams[stream].receiver]
-
     def over(self, hop: Hop) -> Sequence[tuple[str, str]]:
-        """The paths that a direction is part of."""
         return self._over.get(hop.name, ())
 
 
-def plan_gate(
-    topology: Topology,
-    hosts: Iterable[str] | None = None,
-    *,
-    pace: Pace = EMULATOR_PACE,
-    test_queues: bool = True,
-) -> GatePlan:
-    """A gate over ``hosts``, two or more (default: all). ``test_queues``: whether the links' queues can be measured."""
+def plan_gate(topology: Topology, hosts: Iterable[str] | None = None, *, pace: Pace = EMULATOR_PACE) -> GatePlan:
+    """A gate over ``hosts``, two or more (default: all)."""
     names = tuple(hosts) if hosts is not None else tuple(host.name for host in topology.hosts)
     paths = {pair: topology.hops(*pair) for pair in permutations(names, 2)}
     hops = tuple({hop.name: hop for path in paths.values() for hop in path}.values())
@@ -250,7 +261,7 @@ def plan_gate(
     if any(loss_ratio(hop) or hop.spec.duplication_ratio or _sent_over(plan, hop) < _DELAY_FRAMES for hop in hops):
         at_ns = _plan_losses(plan, at_ns) + longest_ns + MARGIN_NS
     at_ns = _plan_rates(plan, at_ns) + longest_ns
-    if test_queues:
+    if pace.queues:
         at_ns = _plan_queues(plan, at_ns) + longest_ns
     plan.duration_ns = at_ns + MARGIN_NS
     return plan
@@ -428,16 +439,13 @@ def _plan_rates(plan: GatePlan, at_ns: int) -> int:
     tasks = []
     for hop in plan.hops:
         feed = feed_of(plan, hop)
-        if _loses_all(plan, feed):
-            plan.left_out[hop.name, "rate"] = "every frame is lost"
-            continue
-        if _repeats(plan, feed):
-            plan.left_out[hop.name, "rate"] = _REPEATED
+        if feed.hidden is not None:
+            plan.left_out[hop.name, "rate"] = feed.hidden
             continue
         task = _rate_task(plan, feed, FULL_FRAME_BYTES)
         if sum(stream.count for stream in task.streams) < 2:
             plan.left_out[hop.name, "rate"] = "its queue takes no second frame"
-        elif task.length_ns - max(stream.start_ns for stream in task.streams) >= _unregulated_ns(plan, task.feed):
+        elif task.length_ns - max(stream.start_ns for stream in task.streams) >= _unregulated_ns(task.feed):
             plan.left_out[hop.name, "rate"] = "a queue discipline drops frames of a train that can be timed"
         elif task.length_ns > limit_ns:
             plan.left_out[hop.name, "rate"] = f"a train would take {task.length_ns / S:.1f} s"
@@ -447,7 +455,7 @@ def _plan_rates(plan: GatePlan, at_ns: int) -> int:
 
     def without(count: int) -> list[list[_Task]]:
         left_out = set(longest[:count])
-        return _rounds(plan, [task for index, task in enumerate(tasks) if index not in left_out])
+        return _rounds([task for index, task in enumerate(tasks) if index not in left_out])
 
     late = bisect_left(range(len(tasks)), True, key=lambda count: _length_ns(plan, without(count)) <= limit_ns)
     for task in (tasks[index] for index in longest[:late]):
@@ -476,71 +484,59 @@ def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
 
     If the rest of its path is slower, it takes as long as the rest takes.
     """
-    limits = [bps for bps in (feed.hop.spec.rate_bps, feed.other_bps) if bps is not None]
-    rate = min(limits, default=UNLIMITED_BPS)
+    rate = feed.rate_bps
     if _TRAIN_FRAMES_MIN * frame_bytes * 8 * S // rate > _TRAIN_MAX_NS:
         frame_bytes = max(MIN_FRAME_BYTES, _TRAIN_MAX_NS * rate // (_TRAIN_FRAMES_MIN * 8 * S))
         # Of shorter frames the overhead is a larger part, so another path may be the faster one.
         feed = feed_of(plan, feed.hop, frame_bytes=frame_bytes)
-        rate = min((bps for bps in (feed.hop.spec.rate_bps, feed.other_bps) if bps is not None), default=UNLIMITED_BPS)
+        rate = feed.rate_bps
     frame_ns = (frame_bytes + feed.hop.spec.overhead_bytes) * 8 * S / rate
-    reach_ns = max(jitter_reach_ns(plan.paths[pair]) for pair in feed.pairs)
+    reach_ns = max(map(jitter_reach_ns, feed.paths))
     frames = round(max(plan.pace.train_ns, _TRAIN_REACHES * reach_ns) / frame_ns)
-    longest_ns = min(_TRAIN_MAX_NS, _REGULATED_PART * _unregulated_ns(plan, feed))
+    longest_ns = min(_TRAIN_MAX_NS, _REGULATED_PART * _unregulated_ns(feed))
     frames = max(_TRAIN_FRAMES_MIN, min(frames, _TRAIN_FRAMES_MAX, round(longest_ns / frame_ns)))
     each = -(-frames // len(feed.pairs))
-    for pair in feed.pairs:
-        for hop in plan.paths[pair]:
+    for path in feed.paths:
+        for hop in path:
             if (capacity := capacity_frames(hop.spec, frame_bytes)) is not None:
                 shared = len(feed.pairs) if hop.name == feed.hop.name else 1
-                shared *= math.ceil(copies(before(plan.paths[pair], hop.name)))
+                shared *= math.ceil(copies(before(path, hop.name)))
                 each = min(each, max(1, (capacity + 1) // shared))
-    offsets = _offsets_ns(plan, feed)
+    offsets = _offsets_ns(feed)
     streams = tuple(
         Stream(*pair, offset, offset + S, 0, each, frame_bytes)
         for pair, offset in zip(feed.pairs, offsets, strict=True)
     )
     # A direction faster than the machine takes as long as the machine does; of several paths, the slowest one counts.
     slowest_ns = max(
-        hop.spec.serialization_ns(frame_bytes) * _most_copies(before(plan.paths[pair], hop.name), each)
-        for pair in feed.pairs
-        for hop in plan.paths[pair]
+        hop.spec.serialization_ns(frame_bytes) * _most_copies(before(path, hop.name), each)
+        for path in feed.paths
+        for hop in path
     )
     length_ns = round(max(each * len(feed.pairs) * max(frame_ns, FRAME_MIN_NS), slowest_ns))
     length_ns += max(offsets)
     # The last frame is to be through the rest of its path, too, before that of another train comes there.
-    length_ns += max(sum(hop.spec.serialization_ns(frame_bytes) for hop in plan.paths[pair]) for pair in feed.pairs)
+    length_ns += max(sum(hop.spec.serialization_ns(frame_bytes) for hop in path) for path in feed.paths)
     return _Task(feed, streams, length_ns, rate, S / frame_ns)
 
 
-def _loses_all(plan: GatePlan, feed: Feed) -> bool:
-    """Whether a path that fills a direction lets no frame through."""
-    return any(loss_ratio(hop) >= 1 for pair in feed.pairs for hop in plan.paths[pair])
-
-
-_REPEATED = "frames reach it twice, which takes its time twice"
 _REGULATED_PART = 0.8
 """The part of the time that a queue may stand which a train fills it for, at most."""
 
 
-def _repeats(plan: GatePlan, feed: Feed) -> bool:
-    """Whether frames of a feed reach its direction twice."""
-    return any(copies(before(plan.paths[pair], feed.hop.name)) > 1 for pair in feed.pairs)
-
-
-def _unregulated_ns(plan: GatePlan, feed: Feed) -> float:
+def _unregulated_ns(feed: Feed) -> float:
     """How long the queues of a feed may stand before a discipline drops frames of them."""
-    aqms = (hop.spec.aqm for pair in feed.pairs for hop in plan.paths[pair])
+    aqms = (hop.spec.aqm for path in feed.paths for hop in path)
     return min((aqm.interval_ns for aqm in aqms if aqm is not None), default=math.inf)
 
 
-def _offsets_ns(plan: GatePlan, feed: Feed) -> list[int]:
+def _offsets_ns(feed: Feed) -> list[int]:
     """When each path has to begin so that frames reach the direction together."""
-    delays = [delay_ns(before(plan.paths[pair], feed.hop.name)) for pair in feed.pairs]
+    delays = [delay_ns(path) for path in feed.ahead]
     return [max(delays) - own_ns for own_ns in delays]
 
 
-def _rounds(plan: GatePlan, tasks: Sequence[_Task]) -> list[list[_Task]]:
+def _rounds(tasks: Sequence[_Task]) -> list[list[_Task]]:
     """Tasks in groups that may be sent at once: they share no limited direction, nor fill the machine."""
     rounds: list[list[_Task]] = []
     taken: list[set[str]] = []
@@ -548,8 +544,8 @@ def _rounds(plan: GatePlan, tasks: Sequence[_Task]) -> list[list[_Task]]:
     for task in tasks:
         needs = {
             hop.name
-            for pair in task.feed.pairs
-            for hop in plan.paths[pair]
+            for path in task.feed.paths
+            for hop in path
             if hop.spec.rate_bps is not None or hop.name == task.feed.hop.name
         }
         for number, (bps, frames_per_s) in enumerate(offered):
@@ -622,69 +618,70 @@ def _plan_queues(plan: GatePlan, at_ns: int) -> int:
     for hop in plan.hops:
         if hop.spec.rate_bps is None:
             continue  # nothing ever waits
-        kind, make = _SHOWN_BY_OVERLOAD[hop.spec.aqm is not None]
-        task = make(plan, feed_of(plan, hop, overload=True))
+        task = (_queue_task if hop.spec.aqm is None else _discipline_task)(plan, hop)
         if isinstance(task, str):
-            plan.left_out[hop.name, kind] = task
+            plan.left_out[hop.name, _shown(hop)] = task
         elif task.length_ns > limit_ns:
-            plan.left_out[hop.name, kind] = f"filling it would take {task.length_ns / S:.1f} s"
+            plan.left_out[hop.name, _shown(hop)] = f"filling it would take {task.length_ns / S:.1f} s"
         else:
             tasks.append(task)
-    rounds = _rounds(plan, sorted(tasks, key=lambda task: task.length_ns))
+    rounds = _rounds(sorted(tasks, key=lambda task: task.length_ns))
     while rounds and _length_ns(plan, rounds) > limit_ns:
         for task in rounds.pop():
             why = f"no time was left to fill it, which takes {task.length_ns / S:.2f} s"
-            kind, _ = _SHOWN_BY_OVERLOAD[task.feed.hop.spec.aqm is not None]
-            plan.left_out[task.feed.hop.name, kind] = why
+            plan.left_out[task.feed.hop.name, _shown(task.feed.hop)] = why
     return _send(plan, rounds, at_ns, plan.queues.__setitem__)
 
 
-def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
+def _shown(hop: Hop) -> Property:
+    """What a train shows that is faster than a direction."""
+    return "queue" if hop.spec.aqm is None else "aqm"
+
+
+def _queue_task(plan: GatePlan, hop: Hop) -> _Task | str:
     """A train that overfills a queue, or the reason why there is none."""
-    spec = feed.hop.spec
+    spec = hop.spec
     assert spec.rate_bps is not None
-    if _repeats(plan, feed):
-        return _REPEATED
-    if not feed.faster:
-        return "no path is faster than it, so nothing fills it"
-    if _loses_all(plan, feed):
-        return "every frame is lost"
     full = capacity_frames(spec, FULL_FRAME_BYTES)
     if full is None:
         return "its limit is unknown"
     rate = spec.rate_bps
     wanted_ns = max(_QUEUE_DRAIN_NS / full, FRAME_MIN_NS) if spec.queue_bytes is None else S
     frame_bytes = max(MIN_FRAME_BYTES, min(FULL_FRAME_BYTES, math.ceil(wanted_ns * rate / 8 / S)))
-    feed = feed_of(plan, feed.hop, overload=True, frame_bytes=frame_bytes)
+    feed = feed_of(plan, hop, overload=True, frame_bytes=frame_bytes)
+    if feed.hidden is not None:
+        return feed.hidden
     if not feed.faster:
         return "no path is faster than it, so nothing fills it"
     capacity = capacity_frames(spec, frame_bytes)
     assert capacity is not None
     frame_ns = (frame_bytes + spec.overhead_bytes) * 8 * S / rate
-    for path in (plan.paths[pair] for pair in feed.pairs):
-        for index, hop in enumerate(path):
-            limit = capacity_frames(hop.spec, frame_bytes)
-            if hop.name == feed.hop.name or limit is None:
+    for path in feed.paths:
+        for index, other in enumerate(path):
+            limit = capacity_frames(other.spec, frame_bytes)
+            if other.name == hop.name or limit is None:
                 continue
             if not limit:
-                return f"{hop.name} lets no frame wait"
-            if hop.spec.aqm is not None:
-                return f"{hop.name} may drop frames by its queue discipline"
+                return f"{other.name} lets no frame wait"
+            if other.spec.aqm is not None:
+                return f"{other.name} may drop frames by its queue discipline"
             if limit < 2 * jitter_reach_ns(path[:index]) / frame_ns:
-                return f"jitter brings more frames together than {hop.name} lets wait"
-            if limit < _BURST_FRAMES and len(feed.pairs) > 1 and hop not in before(path, feed.hop.name):
-                return f"frames that several paths take in turn come in bursts, and {hop.name} lets few wait"
-    ahead = [hop for pair in feed.pairs for hop in before(plan.paths[pair], feed.hop.name)]
-    if not capacity and any(hop.spec.rate_bps for hop in ahead):
+                return f"jitter brings more frames together than {other.name} lets wait"
+            if limit < _BURST_FRAMES and len(feed.pairs) > 1 and other not in before(path, hop.name):
+                return f"frames that several paths take in turn come in bursts, and {other.name} lets few wait"
+    ahead = [other for path in feed.ahead for other in path]
+    if not capacity and any(other.spec.rate_bps for other in ahead):
         return "no frame may wait, and the direction before it sends the next as one is through"
     # A limited direction before it paces the frames, so that they wait in no other queue.
-    interval_ns = max(_QUEUE_SEND_NS * len(feed.pairs), *(hop.spec.serialization_ns(frame_bytes) for hop in ahead), 0)
+    interval_ns = max(
+        _QUEUE_SEND_NS * len(feed.pairs), *(other.spec.serialization_ns(frame_bytes) for other in ahead), 0
+    )
     offered_ns = max(frame_ns / _OVERLOAD, interval_ns / len(feed.pairs))
     if frame_ns < _OVERLOAD_LEAST * offered_ns:
         return "it sends as fast as a machine fills it"
     frames = math.ceil((_QUEUE_OVER_RATIO * capacity + _QUEUE_OVER_FRAMES) / (1 - offered_ns / frame_ns))
     each = -(-frames // len(feed.pairs))
-    offsets = _offsets_ns(plan, feed)
+    offsets = _offsets_ns(feed)
     sending_ns = round(each * len(feed.pairs) * offered_ns)
     streams = tuple(
         Stream(*pair, offset, offset + 2 * sending_ns + MARGIN_NS, interval_ns, each, frame_bytes)
@@ -700,16 +697,16 @@ _STANDING_INTERVALS, _STANDING_OVERLOAD = 2.3, 2.0
 """For how many intervals a queue stands that shows its discipline, with two drops or three, and how it is filled."""
 
 
-def _discipline_task(plan: GatePlan, feed: Feed) -> _Task | str:
+def _discipline_task(plan: GatePlan, hop: Hop) -> _Task | str:
     """A train of which CoDel drops frames before the queue is full, or the reason why there is none.
 
     The prober's frames are one flow, for which FQ-CoDel is CoDel.
     """
-    spec, path = feed.hop.spec, plan.paths[feed.pairs[0]]
+    feed = feed_of(plan, hop, overload=True)
+    spec, path, ahead = hop.spec, feed.paths[0], feed.ahead[0]
     assert spec.rate_bps is not None and spec.aqm is not None
     if not feed.faster or len(feed.pairs) > 1:
         return "no path is faster than it, so nothing fills it"
-    ahead = before(path, feed.hop.name)
     if lost_ratio(path) or copies(path) > 1 or jitter_reach_ns(ahead):
         return "what the rest of the path does to frames would hide what its queue discipline does"
     frame_ns = spec.serialization_ns(FULL_FRAME_BYTES)
@@ -725,10 +722,3 @@ def _discipline_task(plan: GatePlan, feed: Feed) -> _Task | str:
         return "its queue is full before its discipline drops as many frames as show it"
     stream = Stream(*feed.pairs[0], 0, round(stands_ns) + MARGIN_NS, interval_ns, count, FULL_FRAME_BYTES)
     return _Task(feed, (stream,), round(stands_ns) + MARGIN_NS, spec.rate_bps, 1e9 / interval_ns)
-
-
-_SHOWN_BY_OVERLOAD: tuple[tuple[Property, Callable[[GatePlan, Feed], _Task | str]], ...] = (
-    ("queue", _queue_task),
-    ("aqm", _discipline_task),
-)
-"""What a train shows that is faster than a direction, without a queue discipline and with one."""

@@ -83,11 +83,9 @@ class Allowed:
     larger: bool = False
 
     def early(self, delay_ns: float) -> float:
-        """By how much a delay may be too short."""
         return self._of(self.early_ns, delay_ns * self.early_ratio)
 
     def late(self, delay_ns: float) -> float:
-        """By how much it may be too long."""
         return self._of(self.late_ns, delay_ns * self.late_ratio)
 
     def _of(self, duration_ns: int, share_ns: float) -> float:
@@ -128,6 +126,8 @@ class _Arrival:
     def __init__(self, gate: Measured, train: Train) -> None:
         self._gate, self.feed, self.frame_bytes = gate, train.feed, train.frame_bytes
         self.times = {stream: gate.times[stream] for stream in train.streams}
+        self.paths = dict(zip(train.streams, train.feed.paths, strict=True))
+        self.ahead = dict(zip(train.streams, train.feed.ahead, strict=True))
         self.bits = (train.frame_bytes + train.feed.hop.spec.overhead_bytes) * 8
         self.sent = sorted(
             (at, stream, number) for stream, of in self.times.items() for number, at in enumerate(of.sent_ns)
@@ -147,13 +147,10 @@ class _Arrival:
     def offered_bps(self) -> float:
         return (len(self.sent) - 1) * self.bits * S / max(1, self.sent[-1][0] - self.sent[0][0])
 
-    def path(self, stream: int) -> Sequence[Hop]:
-        return self._gate.plan.path_of(stream)
-
     @property
     def reaching(self) -> float:
         """The share of its frames that reach the direction, of the path that loses most."""
-        return 1 - max(gone_ratio(before(self.path(stream), self.feed.hop.name)) for stream in self.times)
+        return 1 - max(map(gone_ratio, self.feed.ahead))
 
     def kept_up(self, rate: int) -> bool:
         """Whether every frame was sent before the direction could have sent it: else the sender's rate shows."""
@@ -170,7 +167,7 @@ class _Arrival:
 
     def single_ns(self, stream: int) -> float:
         """The longest time of a frame that meets no other over the path of a stream, from the frames for delays."""
-        plan, path = self._gate.plan, self.path(stream)
+        plan, path = self._gate.plan, self.paths[stream]
         took_ns = path_ns(path, self.frame_bytes)
         probed = plan.delays.get((plan.streams[stream].sender, plan.streams[stream].receiver))
         if probed is not None and (delays := self._gate.times[probed].delays_ns):
@@ -216,7 +213,7 @@ class _Arrival:
                     arrivals.setdefault(stream, []).append((number if unlimited else order, at + delay))
             rates, parts = [], []
             for stream, got in arrivals.items():
-                ahead = before(self.path(stream), self.feed.hop.name)
+                ahead = self.ahead[stream]
                 orders, came = [order for order, _ in got], [at for _, at in got]
                 if shuffles(ahead):
                     orders, came = sorted(orders), sorted(came)  # they reach the direction in another order
@@ -239,7 +236,7 @@ class _Arrival:
         if len(during) <= len(each) or during[-1] == during[0]:
             return None
         # Frames that were corrupted before it have taken their time, too.
-        ahead = before(self.path(next(iter(self.times))), self.feed.hop.name)
+        ahead = self.feed.ahead[0]
         kept = (
             1.0
             if self.is_whole
@@ -259,7 +256,6 @@ def burst_frames(path: Sequence[Hop]) -> float:
 
 
 def rate_checks(gate: Measured) -> Iterator[Check]:
-    """The rate of every direction."""
     for hop in gate.plan.hops:
         configured = rate_text(hop.spec.rate_bps)
         trains = [_Arrival(gate, train) for train in gate.plan.rates.get(hop.name, [])]
@@ -305,7 +301,7 @@ def _of_size(gate: Measured, hop: Hop, rate: int, trains: Sequence[_Arrival], li
         "frame_bytes": train.frame_bytes,
     }
     # Jitter moves the first and the last frame of each train; 1.25: how much wider a median spreads than a mean.
-    path = max((gate.plan.paths[pair] for pair in train.feed.pairs), key=lambda path: variance_ns2(*path))
+    path = max(train.feed.paths, key=lambda path: variance_ns2(*path))
     ahead, lost = before(path, hop.name), lost_ratio(path)
     if not arrived or lost == 1:
         why = "the sender was too slow" if not paced else "too few frames arrived"
@@ -377,7 +373,7 @@ def _unlimited(gate: Measured, hop: Hop, trains: Sequence[_Arrival]) -> Check:
     least = min(rest, statistics.median(train.offered_bps for train, _, _ in measured))
     text = f"not below {rate_text(bps)}"
     # Jitter alone may spread a train so far, whatever the rate.
-    reach_ns = 2 * max(jitter_reach_ns(gate.plan.paths[pair]) for pair in trains[0].feed.pairs)
+    reach_ns = 2 * max(map(jitter_reach_ns, trains[0].feed.paths))
     if bps < _LIMITED_RATIO * least and bps < _LIMITED * gate.allowed.sure_bps:
         sent_bits = (len(trains[0].sent) - 1) * part * trains[0].reaching * trains[0].bits
         if sent_bits * S * (1 / bps - 1 / least) <= reach_ns:
@@ -439,16 +435,15 @@ def _queue(gate: Measured, hop: Hop, train: _Arrival, configured: str) -> Check:
     # As they reach the direction: paths that are longer before it began earlier.
     reached = sorted((at - (offsets[stream] - first), stream, number) for at, stream, number in train.sent)
     # Frames of a stream that are lost before the direction never reach its queue; those lost behind it were in it.
-    paths = {stream: train.path(stream) for stream in train.times}
-    reach = {stream: 1 - gone_ratio(before(path, hop.name)) for stream, path in paths.items()}
-    lost = {stream: lost_ratio(path) for stream, path in paths.items()}
+    reach = {stream: 1 - gone_ratio(path) for stream, path in train.ahead.items()}
+    lost = {stream: lost_ratio(path) for stream, path in train.paths.items()}
     if max(lost.values()) == 1:
         return check("unproved", why="every frame behind it is lost as configured")
-    bursts = max(burst_frames(path) for path in paths.values())
+    bursts = max(map(burst_frames, train.feed.paths))
     offered = [at for at, stream, number in reached if int((number + 1) * reach[stream]) > int(number * reach[stream])]
     expected = fits(offered, frame_ns, capacity)
     # Jitter before the direction brings frames together, or keeps them apart, by what it reaches either way.
-    reach_ns = 2 * max(jitter_reach_ns(before(path, hop.name)) for path in paths.values())
+    reach_ns = 2 * max(map(jitter_reach_ns, train.feed.ahead))
     slack = _QUEUE_FRAMES + _QUEUE_RATIO * capacity + (gate.allowed.noise_ns + reach_ns) / frame_ns
     varied = sum(len(times.sent_ns) * lost[stream] / (1 - lost[stream]) for stream, times in train.times.items())
     slack += gate.z * math.sqrt(varied * bursts) if varied else 0

@@ -32,7 +32,7 @@ from containernet_env.hosts.limits import Limits
 from containernet_env.model import load_contract as contract
 from containernet_env.model.topology import Topology
 from containernet_env.model.usage import Consumers, Consumption
-from containernet_env.network.gate_plan import EMULATOR_PACE, plan_gate
+from containernet_env.network.gate_plan import plan_gate
 from containernet_env.stores.cluster import GATE
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop, without_answers
@@ -931,7 +931,7 @@ def _streams(topology: Topology, names: tuple[str, ...], paused: bool) -> list[d
 
     Where the emulator was ``paused``, nothing has arrived.
     """
-    plan, found = plan_gate(topology, list(names), pace=EMULATOR_PACE, test_queues=True), []
+    plan, found = plan_gate(topology, list(names)), []
     for of in plan.streams:
         apart_ns = max(of.interval_ns, 2_000)
         sent_ns = [of.start_ns + number * apart_ns for number in range(of.count)]

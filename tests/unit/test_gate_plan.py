@@ -137,7 +137,7 @@ def test_frames_come_no_faster_than_an_emulator_or_the_kernel_takes_them() -> No
     plan = plan_gate(star_of(*[LinkSpec.symmetric(3 * MS, 1000 * MBIT)] * 3, FREE))
     for train in plan.queues.values():
         assert {plan.streams[stream].interval_ns for stream in train.streams} == {4_000 * len(train.streams)}
-    plan = plan_gate(slow(10), pace=KERNEL_PACE, test_queues=False)
+    plan = plan_gate(slow(10), pace=KERNEL_PACE)
     assert not plan.queues and sum(plan.streams[index].count for index in plan.delays.values()) <= 4 * 150
     # Those of delays leave the slowest direction idle for nine tenths of the time.
     plan = plan_gate(slow(1))
@@ -180,8 +180,6 @@ def test_what_cannot_be_shown_is_left_out_by_name() -> None:
     # At 10,000 Mbit/s a train had a negative number of frames, and the prober refused the whole gate.
     plan = plan_gate(star_of(*[LinkSpec.symmetric(MS, 10_000 * MBIT)] * 2, FREE))
     assert plan.left_out["h1>s1", "queue"] == "it sends as fast as a machine fills it"
-    assert all(0 <= stream.start_ns <= min(stream.until_ns, plan.duration_ns) for stream in plan.streams)
-    assert all(stream.count > 0 for stream in plan.streams)
     plan = plan_gate(shipped("3node-3ms"), ["etcd1", "etcd3", "benchmark"])
     assert not any("etcd2" in pair for pair in plan.paths) and len(plan.hops) == 6, "hosts may be left out, too"
 
