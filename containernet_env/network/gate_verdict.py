@@ -100,7 +100,6 @@ class _PathDelays:
 
     @property
     def allowed_ns(self) -> float:
-        """By how much it may be off, either way."""
         return max(self.early_ns, self.late_ns)
 
 
@@ -612,14 +611,12 @@ def _loss_checks(gate: Measured) -> Iterator[Check]:
     plan = gate.plan
     over = {hop.name: _informative_paths(plan, hop, loss_ratio) for hop in plan.hops}
     blamed: set[_Pair] = set()
-    checks = {}
     for hop in sorted(plan.hops, key=lambda hop: _Losses.over(gate, over[hop.name]).suspicion(hop)):
-        others = [pair for pair in over[hop.name] if pair not in blamed]
-        pairs = others or over[hop.name]
-        checks[hop.name] = _loss_check(hop, _Losses.over(gate, pairs), gate.alpha, _short_queue(plan, pairs))
-        if checks[hop.name].verdict == "wrong":
+        pairs = [pair for pair in over[hop.name] if pair not in blamed] or over[hop.name]
+        check = _loss_check(hop, _Losses.over(gate, pairs), gate.alpha, _short_queue(plan, pairs))
+        if check.verdict == "wrong":
             blamed |= set(plan.over(hop))
-    return (checks[hop.name] for hop in plan.hops)
+        yield check
 
 
 def _duplication_checks(gate: Measured) -> Iterator[Check]:
