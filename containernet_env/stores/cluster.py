@@ -225,7 +225,7 @@ class Member(ABC):
             return {}
         port, path, names = self.metrics
         answer = self.connection.request_bytes(port, path, timeout_s=timeout_s)
-        return prometheus_samples(answer.decode(errors="replace"), names)
+        return samples(answer.decode(errors="replace"), names)
 
     @staticmethod
     def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
@@ -423,14 +423,14 @@ def durations(before: Counters, after: Counters, count: str, sum_ms: str) -> Dur
     return Durations(times, (after[sum_ms] - before[sum_ms]) / 1000 / times if times else None, None)
 
 
-def prometheus_samples(text: str, names: tuple[str, ...]) -> Counters:
-    """The samples of Prometheus' text exposition (version 0.0.4) that begin with one of these names, labels included.
+def samples(text: str, names: tuple[str, ...], separator: str = " ") -> Counters:
+    """The samples, one a line, that begin with one of these names; lines of another form are left out.
 
-    Lines of another form are left out.
+    By default, of Prometheus' text exposition (version 0.0.4), labels included.
     """
     found: dict[str, float] = {}
     for line in text.splitlines():
-        sample, _, value = line.partition(" ")
+        sample, _, value = line.partition(separator)
         if sample.startswith(names):
             with suppress(ValueError):
                 found[sample] = float(value)
@@ -478,9 +478,8 @@ class Cluster(Generic[M]):
         self._open_gates(deadline, broken)
         while True:
             self._check_start(self.members, broken)
-            statuses = self.statuses(starting=True)
-            leadership = self._leadership(statuses, required=len(self.members))
-            if leadership is not None and self._is_ready(statuses):
+            leadership = self._leadership(self.statuses(starting=True), required=len(self.members))
+            if leadership is not None and self._is_ready(leadership):
                 return leadership
             if clock.monotonic() > deadline:
                 raise RunError(self._not_ready())
@@ -489,9 +488,9 @@ class Cluster(Generic[M]):
     def _open_gates(self, deadline: float, broken: Broken) -> None:
         list(self._pool.map(lambda member: member.start(deadline), self.members))
 
-    def _is_ready(self, statuses: Mapping[M, MemberStatus | None]) -> bool:
+    def _is_ready(self, leadership: Leadership) -> bool:
         """The conditions for a new cluster besides a leader that all members name."""
-        return True
+        return not self.members[0].serves_late or self.answers(self.query_s)
 
     @staticmethod
     def _check_start(members: Sequence[M], broken: Broken) -> None:
@@ -741,6 +740,6 @@ class LeaderlessCluster(Cluster[M], Generic[M]):
     def leader_now(self, timeout_s: float, without: Collection[str]) -> str | None:
         return next((member.name for member in self.living() if member.name not in without), None)
 
-    def _is_ready(self, statuses: Mapping[M, MemberStatus | None]) -> bool:
+    def _is_ready(self, leadership: Leadership) -> bool:
         # Each may answer by itself before it reaches the others.
         return self.answers(self.query_s)

@@ -23,7 +23,7 @@ from containernet_env.model.dilation import slowed
 from containernet_env.model.kinds import Kind
 from containernet_env.model.scenario import ALPHABET, Keys, Scenario
 from containernet_env.model.topology import RttExpectation
-from containernet_env.model.usage import MemberActivity
+from containernet_env.model.usage import Leadership, MemberActivity
 from containernet_env.stores import cluster, external, store
 from containernet_env.stores.cluster import QUERY_S, Cluster, Counters, LogForm, LogPart, MemberStatus, Written
 from containernet_env.stores.store import MemberStart, Request, Timing, key_bytes
@@ -216,13 +216,13 @@ class ConsulMember(cluster.Member):
 
 
 class ConsulCluster(Cluster[ConsulMember]):
-    def _is_ready(self, statuses: Mapping[ConsulMember, MemberStatus | None]) -> bool:
-        # Every server knows all of them, and answers consistent reads.
+    def _is_ready(self, leadership: Leadership) -> bool:
+        # Every server knows all of them.
         try:
             known = list(self._pool.map(ConsulMember.peers, self.members))
         except RunError:
             return False
-        return all(len(servers) == len(self.members) for servers in known) and self.answers(self.query_s)
+        return all(len(servers) == len(self.members) for servers in known) and super()._is_ready(leadership)
 
 
 # --- external clusters ------------------------------------------------------------------------------------------------

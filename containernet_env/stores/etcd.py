@@ -242,18 +242,16 @@ class EtcdMember(cluster.Member):
 
     @staticmethod
     def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
-        data_bytes = int(after[_DATA_BYTES]) if _DATA_BYTES in after else None
-        warnings = None if log is None else log.warnings
-        if not before or not after or before.get(_STARTED) != after.get(_STARTED):
-            return MemberActivity(data_bytes=data_bytes, warnings=warnings)
+        if before.get(_STARTED) != after.get(_STARTED):
+            before = {}  # it counts from 0 again
         return MemberActivity(
             leader_changes=cluster.grown(before, after, _LEADER_CHANGES),
             log_syncs=_durations(before, after, _LOG_SYNCS),
             commits=_durations(before, after, _COMMITS),
             failed_proposals=cluster.grown(before, after, _FAILED_PROPOSALS),
-            data_bytes=data_bytes,
+            data_bytes=int(after[_DATA_BYTES]) if _DATA_BYTES in after else None,
             data_grown_bytes=cluster.grown(before, after, _DATA_BYTES),
-            warnings=warnings,
+            warnings=None if log is None else log.warnings,
         )
 
 

@@ -6,7 +6,7 @@ Numbers and habits of the proxies are those of their sources (etcd-io/zetcd, etc
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from containernet_env.base.programs import UserProgram, crash_line, how_ended, o
 from containernet_env.model.config import Config, Node
 from containernet_env.model.scenario import Scenario
 from containernet_env.stores import consul, etcd, zookeeper
-from containernet_env.stores.cluster import Cluster, MemberPlace, MemberStatus, OwnHistory, Written
+from containernet_env.stores.cluster import Cluster, MemberPlace, OwnHistory, Written
 from containernet_env.stores.etcd import Etcd, EtcdCluster, EtcdMember
 from containernet_env.stores.store import RANGES, ImageParts, Lacking, LoadTerms, MemberStart, Timing, WriteSizes
 from containernet_env.stores.zookeeper import ZnodeReader, ZooKeeper
@@ -71,10 +71,6 @@ class ProxiedCluster(EtcdCluster):
     def __init__(self, members: Sequence[EtcdMember], binary: UserProgram | None) -> None:
         super().__init__(members)
         self._binary = binary
-
-    def _is_ready(self, statuses: Mapping[EtcdMember, MemberStatus | None]) -> bool:
-        # Every proxy carries out a consistent read.
-        return self.answers(self.query_s)
 
     def version(self) -> str:
         return version_of(super().version(), self._binary)

@@ -84,13 +84,7 @@ def parse_srvr(name: str, answer: str) -> tuple[str, MemberStatus]:
 
 def parse_mntr(answer: str) -> Counters:
     """The figures that a member counts, without the ``zk_`` before their names; texts are left out."""
-    values: dict[str, float] = {}
-    for line in answer.splitlines():
-        name, tab, value = line.partition("\t")
-        if tab and name.startswith("zk_"):
-            with suppress(ValueError):
-                values[name.removeprefix("zk_")] = float(value)
-    return values
+    return {name.removeprefix("zk_"): value for name, value in cluster.samples(answer, ("zk_",), "\t").items()}
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------
@@ -381,17 +375,16 @@ class ZooKeeperMember(ZnodeReader):
 
     @staticmethod
     def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
-        size, warnings = after.get("approximate_data_size"), None if log is None else log.warnings
-        data_bytes = None if size is None else int(size)
-        if not before or not after or after.get("uptime", 0) < before.get("uptime", 0):
-            return MemberActivity(data_bytes=data_bytes, warnings=warnings)
+        size = after.get("approximate_data_size")
+        if after.get("uptime", 0) < before.get("uptime", 0):
+            before = {}  # it counts from 0 again
         return MemberActivity(
             leader_changes=cluster.grown(before, after, "cnt_election_time"),
             # Writes of the log forced to disk.
             log_syncs=cluster.durations(before, after, "cnt_fsynctime", "sum_fsynctime"),
-            data_bytes=data_bytes,
+            data_bytes=None if size is None else int(size),
             data_grown_bytes=cluster.grown(before, after, "approximate_data_size"),
-            warnings=warnings,
+            warnings=None if log is None else log.warnings,
         )
 
 
@@ -405,12 +398,9 @@ class ZooKeeperCluster(cluster.Cluster[ZooKeeperMember]):
         newest = max(leading, key=lambda status: status.raft_term)
         return Leadership(newest.member_id, newest.raft_term)
 
-    def _is_ready(self, statuses: Mapping[ZooKeeperMember, MemberStatus | None]) -> bool:
-        found = self._leadership(statuses, required=len(self.members))
-        if found is None:
-            return False
+    def _is_ready(self, leadership: Leadership) -> bool:
         try:
-            in_sync = self._member(found.leader).counters(QUERY_S).get("synced_followers", 0)
+            in_sync = self._member(leadership.leader).counters(QUERY_S).get("synced_followers", 0)
             return in_sync >= len(self.members) - 1
         except RunError:
             return False

@@ -14,7 +14,7 @@ from containernet_env.base.errors import RunError
 from containernet_env.base.http import NoAnswerError
 from containernet_env.model.usage import Durations, Leadership, MemberActivity
 from containernet_env.stores import cluster, etcd
-from containernet_env.stores.cluster import Counters, LogPart, MemberPlace, Observation, Waits, prometheus_samples
+from containernet_env.stores.cluster import Counters, LogPart, MemberPlace, Observation, Waits, samples
 from containernet_env.stores.etcd import EtcdCluster, EtcdMember
 from containernet_env.stores.profiling import Profiling
 from tests.simulated_time import START_NS, World, simulated
@@ -248,7 +248,7 @@ def answer(syncs: Mapping[str, int], sum_s: float, changes: int = 1, failed: int
 
 
 def counted(text: str) -> Counters:
-    return prometheus_samples(text, etcd.METRICS)
+    return samples(text, etcd.METRICS)
 
 
 BEFORE = answer({"0.001": 5, "0.002": 9, "8.192": 9, "+Inf": 10}, 9.0)

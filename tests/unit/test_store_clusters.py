@@ -25,7 +25,7 @@ from containernet_env.stores.cluster import (
     MemberPlace,
     MemberStatus,
     Written,
-    prometheus_samples,
+    samples,
 )
 from containernet_env.stores.proxied import CetcdMember, ProxiedCluster
 from containernet_env.stores.replicas import Replicas, sources_hash
@@ -72,12 +72,13 @@ def test_the_leader_is_who_most_servers_name_in_the_newest_term(network: Network
 @simulated()
 def test_a_cluster_is_ready_when_all_know_all_and_read(network: Network) -> None:
     cluster, servers = servers_of(network)
-    statuses = cluster.statuses()
-    assert cluster._is_ready(statuses) and cluster.answers(1.0)
+    leads = Leadership("consul1", 7)
+    assert cluster._is_ready(leads) and cluster.answers(1.0)
     servers.known[1] = 2
-    assert not cluster._is_ready(statuses)
+    assert not cluster._is_ready(leads)
+    servers.known.clear()
     servers.set_answer("GET /v1/kv/containernet-env/probe?consistent", 500, b"")
-    assert not cluster.answers(0.1) and not cluster.members[0].knows_a_leader(2.0)
+    assert not (cluster.answers(0.1) or cluster._is_ready(leads) or cluster.members[0].knows_a_leader(2.0))
 
 
 @simulated()
@@ -104,7 +105,7 @@ def test_keys_are_listed_by_a_consistent_read(network: Network) -> None:
 
 def test_writes_of_the_log_are_counted_with_their_mean() -> None:
     sums, counts = (f"consul_raft_boltdb_storeLogs_{what}" for what in ("sum", "count"))
-    after = prometheus_samples((RECORDED / "consul" / "metrics.txt").read_text(), consul.ConsulMember.metrics[2])
+    after = samples((RECORDED / "consul" / "metrics.txt").read_text(), consul.ConsulMember.metrics[2])
     assert after == {sums: 77.73821145296097, counts: 28.0}
     before = {sums: 57.73821145296097, counts: 18.0}
     line = re.match("(?P<message>.*)", "New leader elected")
@@ -193,11 +194,12 @@ def test_a_cluster_is_ready_once_every_proxy_serves() -> None:
     places = places_of("etcd", (ProxyConnection(members, number, serves) for number in (1, 2, 3)))
     program = read_program(Path("/bin/true"))
     cluster = ProxiedCluster([CetcdMember(place) for place in places], program)
-    assert cluster.endpoints["etcd3"] == "10.0.0.3:8500" and cluster.leadership() == Leadership("etcd1", 5)
-    assert not cluster.answers(0.1) and not cluster._is_ready(cluster.statuses())
+    leads = Leadership("etcd1", 5)
+    assert cluster.endpoints["etcd3"] == "10.0.0.3:8500" and cluster.leadership() == leads
+    assert not cluster.answers(0.1) and not cluster._is_ready(leads)
     assert [member.knows_a_leader(2.0) for member in cluster.members] == [True, True, False]
     serves.add(3)
-    assert cluster.answers(0.1) and cluster._is_ready(cluster.statuses())
+    assert cluster.answers(0.1) and cluster._is_ready(leads)
     assert cluster.version() == f"etcd 3.7.3, binary {program.short}"
     assert {ping.port for ping in cluster.pings().values()} == {8500}
     own = cluster.written("k", 1, ["k1", "k2"], 1.0)
