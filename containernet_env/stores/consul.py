@@ -243,9 +243,7 @@ class ExternalConsul(external.ExternalCluster[ConsulMember], ConsulCluster):
     def _access(self, connection: external.ExternalConnection) -> Connection:
         return connection.with_headers({} if self._login is None else {"X-Consul-Token": self._login.password})
 
-    def _look_at(
-        self, member: ConsulMember, look: external.MemberLook, connection: external.ExternalConnection, timeout_s: float
-    ) -> external.MemberLook:
+    def _look_at(self, member: ConsulMember, look: external.MemberLook, timeout_s: float) -> external.MemberLook:
         try:
             answer = member.connection.request_json(HTTP_PORT, "GET", SELF, timeout_s=timeout_s)
             status = status_of(answer)

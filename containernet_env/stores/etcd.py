@@ -329,7 +329,6 @@ class LoggedIn(Connection):
         self.host, self.authority = connection.host, connection.authority
 
     def log_in(self, timeout_s: float = external.REQUEST_S) -> None:
-        """Get a new token. Raises RunError."""
         body = {"name": self._login.user, "password": self._login.password}
         answer = self._connection.request_json(CLIENT_PORT, "POST", _LOGIN, body, timeout_s=timeout_s)
         try:
@@ -356,10 +355,8 @@ class ExternalEtcd(external.ExternalCluster[EtcdMember], EtcdCluster):
     def _access(self, connection: external.ExternalConnection) -> Connection:
         return connection if self._login is None else LoggedIn(connection, self._login)
 
-    def _look_at(
-        self, member: EtcdMember, look: external.MemberLook, connection: external.ExternalConnection, timeout_s: float
-    ) -> external.MemberLook:
-        answer = connection.request_json(CLIENT_PORT, "GET", "/version", timeout_s=timeout_s)
+    def _look_at(self, member: EtcdMember, look: external.MemberLook, timeout_s: float) -> external.MemberLook:
+        answer = self._plain[member].request_json(CLIENT_PORT, "GET", "/version", timeout_s=timeout_s)
         if not isinstance(answer, dict) or "etcdserver" not in answer:
             return replace(look, problem="is no etcd: GET /version answers something else")
         look = replace(look, version=str(answer["etcdserver"]))
@@ -758,7 +755,6 @@ class Etcd(store.Store):
         return latency_ns + request.forwarded_ns(READ_INDEX, READ_INDEX_ANSWER)
 
     def write_sizes(self, scenario: Scenario) -> WriteSizes:
-        """The sizes of the messages of a scenario's writes."""
         key = key_bytes(scenario)
         put = _bytes(key) + _bytes(scenario.val_size)
         message, answer = put, _RESPONSE_HEADER

@@ -171,14 +171,15 @@ class ExternalCluster(Cluster[M], ABC, Generic[M]):
     ) -> None:
         assert config.external is not None
         self._external, self._login, self._own = config.external, login, own
-        self._config, self._user = config, None if login is None else login.user
-        self._plain = tuple(connections)
+        self._user = None if login is None else login.user
         members = []
         for number, (endpoint, connection) in enumerate(zip(self._external.endpoints, connections, strict=True), 1):
             host = RemoteHost(f"{config.store.kind}{number}")
             place = MemberPlace(host, endpoint.host, self._access(connection), endpoint.address)
             members.append(member_at(place, own.prefix))
         super().__init__(members)
+        self._plain = dict(zip(self.members, connections, strict=True))
+        """The connection of each, without a login."""
         self._preferred = list(self.members)
 
     def _access(self, connection: ExternalConnection) -> Connection:
@@ -186,7 +187,7 @@ class ExternalCluster(Cluster[M], ABC, Generic[M]):
         return connection
 
     @abstractmethod
-    def _look_at(self, member: M, look: MemberLook, connection: ExternalConnection, timeout_s: float) -> MemberLook:
+    def _look_at(self, member: M, look: MemberLook, timeout_s: float) -> MemberLook:
         """``look`` with the answers of one member, of which name and URL are known.
 
         Raises ``RunError`` if there is none, and ``HttpError`` for one that no member gives.
@@ -203,21 +204,19 @@ class ExternalCluster(Cluster[M], ABC, Generic[M]):
     def look(self, timeout_s: float) -> ClusterLook:
         """Inspect it; writes nothing, and raises nothing."""
 
-        def look_at(number: int) -> MemberLook:
-            member, connection = self.members[number], self._plain[number]
-            look = MemberLook(member.name, self._external.urls[number])
+        def look_at(member: M) -> MemberLook:
+            look = MemberLook(member.name, self._external.urls[self.members.index(member)])
             try:
-                return self._look_at(member, look, connection, timeout_s)
+                return self._look_at(member, look, timeout_s)
             except RunError as error:
                 problem = self._other(error) if isinstance(error, HttpError) else first_line(error)
                 if problem == _NO_TLS:
                     problem += ": where it should not, its endpoint begins with http://"
-            if self._external.tls is None and connection.speaks_tls(timeout_s):
+            if self._external.tls is None and self._plain[member].speaks_tls(timeout_s):
                 problem = _SPEAKS_TLS
             return replace(look, problem=problem)
 
-        numbers = range(len(self.members))
-        return self._judge(ClusterLook(tuple(side_by_side(look_at, numbers, len(numbers)))), timeout_s)
+        return self._judge(ClusterLook(tuple(side_by_side(look_at, self.members, len(self.members)))), timeout_s)
 
     def _at_one(self, act: Callable[[M], T]) -> T:
         """The result of ``act`` at the first member that gives one and has a quorum; it is queried first from then on.

@@ -39,7 +39,6 @@ def answers_a_read(service: HttpService, status: int) -> bool:
 
 
 def listed(codes: Iterable[int]) -> str:
-    """As text, such as ``200,204``."""
     return ",".join(map(str, codes))
 
 
@@ -119,16 +118,9 @@ class ExternalService(external.ExternalCluster[ServiceMember], LeaderlessCluster
 
     @property
     def _service(self) -> HttpService:
-        assert self._config.store.service is not None
-        return self._config.store.service
+        return self.members[0].service
 
-    def _look_at(
-        self,
-        member: ServiceMember,
-        look: external.MemberLook,
-        connection: external.ExternalConnection,
-        timeout_s: float,
-    ) -> external.MemberLook:
+    def _look_at(self, member: ServiceMember, look: external.MemberLook, timeout_s: float) -> external.MemberLook:
         member.read(timeout_s)
         return look
 

@@ -23,5 +23,4 @@ DEFAULT: Store = next(iter(KINDS.values())).default()
 
 
 def store_of(config: Config) -> Store:
-    """The store that a config configures."""
     return KINDS[config.store.kind](config.store)

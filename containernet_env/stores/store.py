@@ -394,7 +394,6 @@ class Store(ABC):
 
     @property
     def client_port(self) -> int:
-        """The port at which its members serve clients."""
         return self.members.client_port
 
     @property

@@ -443,16 +443,10 @@ class ExternalZooKeeper(external.ExternalCluster[ZooKeeperMember], ZooKeeperClus
     def _is_refusal(self, error: RunError) -> bool:
         return isinstance(error, ZnodeError)
 
-    def _look_at(
-        self,
-        member: ZooKeeperMember,
-        look: external.MemberLook,
-        connection: external.ExternalConnection,
-        timeout_s: float,
-    ) -> external.MemberLook:
+    def _look_at(self, member: ZooKeeperMember, look: external.MemberLook, timeout_s: float) -> external.MemberLook:
         # A member without a quorum has no status.
         try:
-            mode, status = parse_srvr(member.name, query(connection, "srvr", timeout_s))
+            mode, status = parse_srvr(member.name, query(member.connection, "srvr", timeout_s))
         except NoAnswerError:
             raise
         except RunError as error:
@@ -462,7 +456,7 @@ class ExternalZooKeeper(external.ExternalCluster[ZooKeeperMember], ZooKeeperClus
             if _NOT_ALLOWED in text:
                 return replace(look, problem="does not answer srvr: allow it (4lw.commands.whitelist)")
             # A port with TLS waits for more than the word.
-            if isinstance(error.__cause__, OSError) and connection.speaks_tls(timeout_s):
+            if isinstance(error.__cause__, OSError) and self._plain[member].speaks_tls(timeout_s):
                 return replace(look, problem="speaks TLS, which loads for ZooKeeper do not")
             if text == OBSERVER:
                 return replace(look, problem="is an observer, which does not vote: leave it out")
@@ -484,8 +478,8 @@ class ExternalZooKeeper(external.ExternalCluster[ZooKeeperMember], ZooKeeperClus
         # The number of each member, and the servers of its cluster, on which a majority agrees in each session.
         sessions = []
         try:
-            for connection in self._plain:
-                with synced(connection, timeout_s) as opened:
+            for member in self.members:
+                with synced(member.connection, timeout_s) as opened:
                     sessions.append((opened.server, opened.voters()))
         except RunError as error:
             reason = external.first_line(error, _TEXT)
@@ -592,7 +586,6 @@ TICK_MS, INIT_TICKS, SYNC_TICKS = 2000, 10, 5
 
 
 def jars_of(version: str) -> tuple[Download, ...]:
-    """The jars of one of ``VERSIONS``."""
     wanted = [(sha256, path) for sha256, path in _JARS if not path.startswith(_OWN) or path.endswith(f"-{version}.jar")]
     return tuple(Download(f"{path.split('/')[-3]}.jar", f"{_CENTRAL}/{path}", sha256) for sha256, path in wanted)
 
@@ -694,7 +687,6 @@ _TICKS = "has ticks instead: the flags tickTime, initLimit and syncLimit of the 
 
 
 def bad_prefix(prefix: str) -> tuple[str, str] | None:
-    """The fault of a prefix of keys, and the allowed form, if there is a fault."""
     if (problem := store.path_problem(prefix)) is not None:
         return problem
     if not prefix.isascii() or " " in prefix:
