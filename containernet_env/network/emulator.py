@@ -282,7 +282,6 @@ class LinkEmulator:
             raise RunError(f"the link emulator keeps to core {self.hello.get('core')}, not {self._core}")
 
     def request(self, op: str, deadline_s: float = DEADLINE_S, **fields: Any) -> Answer:
-        """Send one request, return the answer; see ``ControlClient.request``."""
         if self._client is None:
             raise RunError(f"link emulator: {op}: it has not been started")
         self._interfaces += op == "add_port"
@@ -555,7 +554,6 @@ class EmulatedLink(ShapedLink):
         return self._emulator.request("link_state", name=self.name, up=up).at_ns
 
     def set_mtu(self, end: Interface, size_bytes: int) -> None:
-        """See ``ShapedLink``."""
         super().set_mtu(end, size_bytes)
         self._emulator.request("set_port", name=port_name(end), mtu=size_bytes)
 
