@@ -73,43 +73,31 @@ SEEMINGLY = ["seemingly wrong: rate of etcd1>s1 (1000 Mbit/s)", "seemingly wrong
 NOT_CONFIGURED = "the network is not the one that was configured: rate of etcd1>s1"
 
 
-@pytest.mark.parametrize(
-    ("gates", "notes", "refused"),
-    [
-        # Stopped for 3 s during the proof: the network was 'not the one that was configured'.
-        ([(LATE, 3 * 10**9, None), (GOOD, 20_000, None)], [STOOD], None),
-        ([(LATE, 3 * 10**9, None)] * 10, [STOOD] * 9, f"{STOOD}, the last of 10 times: something else keeps"),
-        ([(LATE, 0, LOST), (GOOD, 0, None)], [LOST], None),
-        ([(GOOD, 0, LOST)] * 10, [LOST] * 9, f"{LOST}, the last of 10 times"),
-        # Two labs were brought up at once: the rate of 1000 Mbit/s was 635 in a gate; 2 of 16 labs did not start.
-        # Queues are measured last: of 4200 frames, 2800 came after the end, since the emulator was stopped for 90 ms.
-        ([(SHORT, 90_000_000, None), (GOOD, 0, None)], [TOO_LATE], None),
-        ([(replace(SHORT, kind="aqm"), 90_000_000, None), (GOOD, 0, None)], [TOO_LATE], None),
-        ([(SLOW, 0, None), (LATE, 0, None), (GOOD, 0, None)], SEEMINGLY, None),
-        ([(SLOW, 0, None), (LATE, 0, None), (SLOW, 0, None)], SEEMINGLY, NOT_CONFIGURED),
-        ([(SLOW, 0, None), *[(GOOD, 0, LOST)] * 8, (SLOW, 0, None)], [SEEMINGLY[0], *[LOST] * 8], NOT_CONFIGURED),
-        (
-            [(SLOW, 0, None), (GOOD, 0, LOST), (LATE, 0, None), (SHORT, 0, None)],
-            [SEEMINGLY[0], LOST, SEEMINGLY[1]],
-            "seemingly wrong: queue of etcd1>s1 (2000 frames), the last of 4 times: something else keeps",
-        ),
-    ],
-    ids=[
-        "a pause",
-        "pauses",
-        "the prober's loss",
-        "losses",
-        "the end",
-        "the end of a discipline",
-        "what one gate finds",
-        "what two find",
-        "what two find with pauses between",
-        "what each finds anew",
-    ],
-)
-def test_only_what_gates_agree_on_is_the_networks_fault(
-    bed: Any, gates: list[Any], notes: list[str], refused: str | None
-) -> None:
+GATES: dict[str, tuple[list[Any], list[str], str | None]] = {
+    # Stopped for 3 s during the proof: the network was 'not the one that was configured'.
+    "a pause": ([(LATE, 3 * 10**9, None), (GOOD, 20_000, None)], [STOOD], None),
+    "pauses": ([(LATE, 3 * 10**9, None)] * 10, [STOOD] * 9, f"{STOOD}, the last of 10 times: something else keeps"),
+    "the prober's loss": ([(LATE, 0, LOST), (GOOD, 0, None)], [LOST], None),
+    "losses": ([(GOOD, 0, LOST)] * 10, [LOST] * 9, f"{LOST}, the last of 10 times"),
+    # Queues are measured last: of 4200 frames, 2800 came after the end, since the emulator was stopped for 90 ms.
+    "the end": ([(SHORT, 90_000_000, None), (GOOD, 0, None)], [TOO_LATE], None),
+    "the end of a discipline": ([(replace(SHORT, kind="aqm"), 90_000_000, None), (GOOD, 0, None)], [TOO_LATE], None),
+    # Two labs were brought up at once: the rate of 1000 Mbit/s was 635 in a gate; 2 of 16 labs did not start.
+    "what one gate finds": ([(SLOW, 0, None), (LATE, 0, None), (GOOD, 0, None)], SEEMINGLY, None),
+    "what two find": ([(SLOW, 0, None), (LATE, 0, None), (SLOW, 0, None)], SEEMINGLY, NOT_CONFIGURED),
+    "what two find with pauses between": (
+        [(SLOW, 0, None), *[(GOOD, 0, LOST)] * 8, (SLOW, 0, None)], [SEEMINGLY[0], *[LOST] * 8], NOT_CONFIGURED,
+    ),
+    "what each finds anew": (
+        [(SLOW, 0, None), (GOOD, 0, LOST), (LATE, 0, None), (SHORT, 0, None)], [SEEMINGLY[0], LOST, SEEMINGLY[1]],
+        "seemingly wrong: queue of etcd1>s1 (2000 frames), the last of 4 times: something else keeps",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", GATES)
+def test_only_what_gates_agree_on_is_the_networks_fault(bed: Any, case: str) -> None:
+    gates, notes, refused = GATES[case]
     made = bed.gates(*gates)
     with nullcontext() if refused is None else pytest.raises(RunError, match=f"^{re.escape(refused)}"):
         assert bed._prove_network() == "links by the emulator; 1 of 1 properties proved"
