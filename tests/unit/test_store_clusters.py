@@ -19,24 +19,10 @@ from containernet_env.model.config import StoreChoice
 from containernet_env.model.findings import store_findings
 from containernet_env.model.usage import Leadership, StoreActivity
 from containernet_env.stores import consul
-from containernet_env.stores.cluster import (
-    LeaderlessCluster,
-    LogPart,
-    MemberPlace,
-    MemberStatus,
-    Written,
-    samples,
-)
+from containernet_env.stores.cluster import LeaderlessCluster, LogPart, MemberPlace, MemberStatus, Written, samples
 from containernet_env.stores.proxied import CetcdMember, ProxiedCluster
 from containernet_env.stores.replicas import Replicas, sources_hash
-from containernet_env.stores.zookeeper import (
-    ZooKeeperCluster,
-    ZooKeeperMember,
-    parse_mntr,
-    parse_srvr,
-    path_of,
-    query,
-)
+from containernet_env.stores.zookeeper import ZooKeeperCluster, ZooKeeperMember, parse_mntr, parse_srvr, path_of, query
 from tests.simulated_time import START_NS, World, simulated
 from tests.unit import fake_servers
 from tests.unit import test_etcd as etcd
@@ -289,7 +275,7 @@ SYNCED = buffer(struct.pack(">iqi", 1, 5, 0) + struct.pack(">i", 1) + b"/")
 CLOSED = buffer(struct.pack(">iqi", 2, 6, 0))
 
 
-def member(connection: Scripted) -> ZooKeeperMember:
+def member(connection: fake_servers.Server) -> ZooKeeperMember:
     return Members(connection).members[0]
 
 
@@ -298,7 +284,7 @@ def test_a_consistent_read_is_a_session_and_a_sync(world: World) -> None:
     server = Scripted((49, SESSION), (17, SYNCED), (12, CLOSED))
     member(server).read(5.0)
     assert struct.unpack(">iiqiq", server.heard[:28]) == (45, 0, 0, 10_000, 0)
-    assert server.heard[49:66] == buffer(struct.pack(">iii", 1, 9, 1) + b"/")
+    assert server.heard[49:] == buffer(struct.pack(">iii", 1, 9, 1) + b"/") + buffer(struct.pack(">ii", 2, -11))
     no_root = buffer(struct.pack(">iqi", 1, 5, -101))
     member(Scripted((49, SESSION), (17, no_root), (12, CLOSED))).read(5.0)
     with pytest.raises(RunError, match="a session of ZooKeeper failed: timed out"):
@@ -332,21 +318,17 @@ def test_a_member_that_misbehaves_is_an_error() -> None:
                 member(Scripted(*steps)).read(5.0)
 
 
-def found(xid: int, data: bytes, mzxid: int) -> bytes:
-    """An answer to getData, with the znode's Stat."""
-    stat = struct.pack(">qqqqiiiqiiq", 3, mzxid, 1, 2, 3, 4, 5, 6, len(data), 0, 9)
-    return buffer(struct.pack(">iqi", xid, 5, 0) + struct.pack(">i", len(data)) + data + stat)
+def zookeeper_with(network: Network, **values: bytes) -> fake_servers.Server:
+    """The only server of a cluster with these znodes; mzxid is 5."""
+    found = fake_servers.ZooKeeperCluster(network, 1)
+    found.znodes |= {path_of(key): value for key, value in values.items()}
+    return found.servers[0]
 
 
-MISSING = buffer(struct.pack(">iqi", 3, 5, -101))
-FINAL_CLOSED = buffer(struct.pack(">iqi", 4, 6, 0))
-
-
-def test_keys_are_read_in_one_session_after_a_sync() -> None:
-    server = Scripted((49, SESSION), (17, SYNCED), (25, found(2, b"x" * 100, 77)), (19, MISSING), (12, FINAL_CLOSED))
-    assert member(server).values("", ["d/000", "d"], 5.0) == [Written(77, "d/000", "x" * 32), Written(0, "d", None)]
-    get = struct.pack(">iii", 2, 4, 8) + b"/d%2F000" + b"\0"
-    assert server.heard[66:].startswith(buffer(get)) and server.heard.endswith(buffer(struct.pack(">ii", 4, -11)))
+def test_keys_are_read_in_one_session(network: Network) -> None:
+    server = zookeeper_with(network, **{"d/000": b"x" * 100})
+    assert member(server).values("", ["d/000", "d"], 5.0) == [Written(5, "d/000", "x" * 32), Written(0, "d", None)]
+    assert server.connections == 1
     # Znodes are named as the load names them.
     named = {"k": "/k", "a b": "/a b", "a/b": "/a%2Fb", "50%": "/50%25", "\x00\x1f\x7f": "/%00%1F%7F", "é": "/%C3%A9"}
     named |= {".": "/%2E", "..": "/%2E.", "zookeeper": "/%7Aookeeper", "zookeeper1": "/zookeeper1"}
@@ -354,11 +336,10 @@ def test_keys_are_read_in_one_session_after_a_sync() -> None:
 
 
 @simulated()
-def test_the_final_state_is_that_of_the_first_living_member_that_can_be_read() -> None:
-    whole = Scripted((49, SESSION), (17, SYNCED), (17, found(2, b"abc", 7)), (12, FINAL_CLOSED))
-    cluster = Members(None, Scripted((49, b"")), whole)
+def test_the_final_state_is_that_of_the_first_living_member_that_can_be_read(network: Network) -> None:
+    cluster = Members(None, Scripted((49, b"")), zookeeper_with(network, **{"d/1": b"abc"}))
     state = cluster.written("d/", 1, ["d/1"], 5.0)
-    assert state.final and list(state.writes) == [Written(7, "d/1", "abc")]
+    assert state.final and list(state.writes) == [Written(5, "d/1", "abc")]
     assert list(Members(None).written("", 1, [], 5.0).writes) == []
     # One that serves no client has started, and a silent one has not.
     members = Members(Scripted((4, b"imok")), Scripted((4, b""))).members
