@@ -383,10 +383,8 @@ def _plan_losses(plan: GatePlan, at_ns: int) -> int:
         plan.pace.loss_ns * len(plan.hosts),
     )
     capacities = (capacity_frames(hop.spec, MIN_FRAME_BYTES) for hop in plan.hops)
-    if min((frames for frames in capacities if frames is not None), default=math.inf) < 2 * len(
-        plan.hosts
-    ):  # a short queue is not to lose any of them
-        slot_ns *= 5
+    if any(frames is not None and frames < 2 * len(plan.hosts) for frames in capacities):
+        slot_ns *= 5  # a short queue is not to lose any of them
     return _turns(plan, plan.losses, at_ns, slot_ns, LOSS_NS // slot_ns, MIN_FRAME_BYTES, count_only=True)
 
 
