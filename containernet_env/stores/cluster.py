@@ -261,7 +261,7 @@ class Member(ABC):
                     raise RunError(f"{self.name} did not wait at its gate: {error.strerror}\n{self.tail()}") from error
                 clock.sleep(POLL_S / 5)
 
-    def has_started(self) -> bool:
+    def has_started(self, timeout_s: float = QUERY_S) -> bool:
         """Whether a member whose status cannot be queried runs and answers, and only lacks a leader."""
         return False
 

@@ -134,8 +134,9 @@ SELF = "/v1/agent/self"
 """The agent's own state, from its memory (agent/agent_endpoint.go): it queries no other for that."""
 # The addresses of all servers that its Raft has; empty before they have found each other.
 _PEERS = "/v1/status/peers"
-# All keys with one prefix, and their values. Consul ignores the values of parameters, and cetcd requires some.
-_KEYS = "/v1/kv/{}?recurse=true&consistent=true"
+# A key, and all keys with one prefix. Consul ignores the values of parameters; cetcd takes a parameter without one for
+# one that was not given (kv.go, gorilla/schema).
+_KEY, _KEYS = "/v1/kv/{}?consistent=true", "/v1/kv/{}?recurse=true&consistent=true"
 # A key that no load writes.
 _PROBE_KEY = "containernet-env/probe"
 _MOVE_LEADER = "/v1/operator/raft/transfer-leader?id="
@@ -167,20 +168,27 @@ def get(connection: Connection, path: str, timeout_s: float) -> Any:
         return None
 
 
-def values(connection: Connection, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
-    """See ``Member.values``: all keys with the prefix in one answer, of at most 16 MiB."""
-    found = {}
-    try:
-        for entry in get(connection, _KEYS.format(quote(prefix)), timeout_s) or ():
-            value = base64.b64decode(entry["Value"] or "", validate=True)
-            found[entry["Key"]] = Written.of(int(entry["ModifyIndex"]), entry["Key"], value)
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunError("its answer does not have what keys hold: is it a server of Consul?") from error
-    return [found.get(key, Written(0, key, None)) for key in keys]
+class KeyReader(cluster.Member):
+    """A member that serves Consul's API, of which keys are read."""
 
-
-class ConsulMember(cluster.Member):
     client_port = HTTP_PORT
+
+    def read(self, timeout_s: float) -> None:
+        get(self.connection, _KEY.format(quote(self.prefix or _PROBE_KEY)), timeout_s)
+
+    def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
+        # All keys with the prefix in one answer, of at most 16 MiB.
+        found = {}
+        try:
+            for entry in get(self.connection, _KEYS.format(quote(prefix)), timeout_s) or ():
+                value = base64.b64decode(entry["Value"] or "", validate=True)
+                found[entry["Key"]] = Written.of(int(entry["ModifyIndex"]), entry["Key"], value)
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunError("its answer does not have what keys hold: is it a server of Consul?") from error
+        return [found.get(key, Written(0, key, None)) for key in keys]
+
+
+class ConsulMember(KeyReader):
     # Answered by the agent from memory: no quorum, no disk.
     ping_request = b"GET /v1/agent/version HTTP/1.1\r\nHost: localhost\r\n\r\n"
     log_form: ClassVar[LogForm] = LOG
@@ -198,12 +206,6 @@ class ConsulMember(cluster.Member):
     def peers(self) -> list[str]:
         """The addresses of the servers that this one knows, itself among them. Raises RunError."""
         return self.connection.request_json(HTTP_PORT, "GET", _PEERS, timeout_s=QUERY_S) or []
-
-    def read(self, timeout_s: float) -> None:
-        get(self.connection, f"/v1/kv/{quote(self.prefix or _PROBE_KEY)}?consistent", timeout_s)
-
-    def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
-        return values(self.connection, prefix, keys, timeout_s)
 
     def hand_over(self, member_id: str, timeout_s: float) -> None:
         self.connection.request_json(HTTP_PORT, "POST", _MOVE_LEADER + member_id, timeout_s=max(timeout_s, 0.1))

@@ -229,11 +229,8 @@ class EtcdMember(cluster.Member):
             CLIENT_PORT, "POST", _MOVE_LEADER, {"targetID": member_id}, timeout_s=max(timeout_s, 0.1)
         )
 
-    def has_started(self) -> bool:
+    def has_started(self, timeout_s: float = QUERY_S) -> bool:
         # It serves clients once it has registered with a leader, and peers before.
-        return self.serves_peers(QUERY_S)
-
-    def serves_peers(self, timeout_s: float) -> bool:
         try:
             self.connection.request_json(PEER_PORT, "GET", _MEMBERS, timeout_s=timeout_s)
         except RunError:
@@ -265,7 +262,7 @@ class EtcdCluster(cluster.Cluster[EtcdMember]):
         if others:
             first_s = _FIRST_TIMEOUT_S + len(others) * self.waits.rtt_s
             first_deadline = min(deadline, clock.monotonic() + first_s)
-            while not first.serves_peers(timeout_s=POLL_S * 5) and clock.monotonic() < first_deadline:
+            while not first.has_started(POLL_S * 5) and clock.monotonic() < first_deadline:
                 self._check_start([first], broken)
                 clock.sleep(POLL_S / 5)
         list(self._pool.map(lambda member: member.start(deadline), others))

@@ -14,16 +14,13 @@ from containernet_env.base.programs import UserProgram, crash_line, how_ended, o
 from containernet_env.model.config import Config, Node
 from containernet_env.model.scenario import Scenario
 from containernet_env.stores import consul, etcd, zookeeper
-from containernet_env.stores.cluster import Cluster, MemberPlace, OwnHistory, Written
+from containernet_env.stores.cluster import Cluster, MemberPlace, OwnHistory
 from containernet_env.stores.etcd import Etcd, EtcdCluster, EtcdMember
 from containernet_env.stores.store import RANGES, ImageParts, Lacking, LoadTerms, MemberStart, Timing, WriteSizes
 from containernet_env.stores.zookeeper import ZnodeReader, ZooKeeper
 
 # proxy_image/start-etcd-and-proxy.
 _ENDED = re.compile(r"^the proxy ended with status ([0-9]+)$", re.MULTILINE)
-# cetcd takes a parameter without a value for one that was not given (kv.go, gorilla/schema): so this one has a value.
-# For a key that is not there it gives an empty list.
-_CETCD_PROBE = "/v1/kv/containernet-env/probe?consistent=true"
 _CETCD_ANSWER = len("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntrue")
 _READS = "answers reads without X-Consul-Index, and takes ?consistent and ?stale, as loads have them, for neither"
 
@@ -53,16 +50,9 @@ class ZetcdMember(ZnodeReader, ProxiedMember):
     pass
 
 
-class CetcdMember(ProxiedMember):
-    client_port = consul.HTTP_PORT
+class CetcdMember(consul.KeyReader, ProxiedMember):
     # There is no such page, which the proxy itself answers.
     ping_request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
-
-    def read(self, timeout_s: float) -> None:
-        self.connection.request_json(consul.HTTP_PORT, "GET", _CETCD_PROBE, timeout_s=timeout_s)
-
-    def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
-        return consul.values(self.connection, prefix, keys, timeout_s)
 
 
 class ProxiedCluster(EtcdCluster):

@@ -348,10 +348,10 @@ class ZooKeeperMember(ZnodeReader):
     def status(self, timeout_s: float = QUERY_S) -> MemberStatus:
         return parse_srvr(self.name, query(self.connection, "srvr", timeout_s))[1]
 
-    def has_started(self) -> bool:
+    def has_started(self, timeout_s: float = QUERY_S) -> bool:
         # A member without a leader answers this query, too.
         try:
-            return bool(query(self.connection, RUOK.decode(), QUERY_S))
+            return bool(query(self.connection, RUOK.decode(), timeout_s))
         except RunError:
             return False
 

@@ -185,7 +185,7 @@ def test_the_first_that_all_query_answers_before_others(members: FakeMembers, mo
         return len(steps) > 3
 
     monkeypatch.setattr(EtcdMember, "start", lambda self, deadline: steps.append(f"start {self.name}"))
-    monkeypatch.setattr(EtcdMember, "serves_peers", serves)
+    monkeypatch.setattr(EtcdMember, "has_started", serves)
     cluster.waits = Waits(start_s=30)
     assert cluster.start() == Leadership("etcd2", 2)
     assert steps[:4] == ["start etcd10", "ask etcd10", "ask etcd10", "ask etcd10"]

@@ -98,7 +98,7 @@ def test_a_cluster_is_looked_at_and_nothing_is_written(network: Network, tmp_pat
     assert all(request.startswith("GET ") for request in one.requests)
 
 
-READ = f"GET /v1/kv/{PREFIX}?consistent"
+READ = f"GET /v1/kv/{PREFIX}?consistent=true"
 SELF, SRVR = "GET /v1/agent/self", "Zookeeper version: 3.8.0\nZxid: 0x1\nMode: observer\n"
 TO_TLS = b"Client sent an HTTP request to an HTTPS server."
 REFUSED_WORD = "srvr is not executed because it is not in the whitelist.\n"

@@ -63,7 +63,7 @@ def test_a_cluster_is_ready_when_all_know_all_and_read(network: Network) -> None
     servers.known[1] = 2
     assert not cluster._is_ready(leads)
     servers.known.clear()
-    servers.set_answer("GET /v1/kv/containernet-env/probe?consistent", 500, b"")
+    servers.set_answer("GET /v1/kv/containernet-env/probe?consistent=true", 500, b"")
     assert not (cluster.answers(0.1) or cluster._is_ready(leads) or cluster.members[0].knows_a_leader(2.0))
 
 
