@@ -436,12 +436,10 @@ def _plan_rates(plan: GatePlan, at_ns: int) -> int:
     limit_ns = _scaled(plan, RATE_NS)
     tasks = []
     for hop in plan.hops:
-        feed = feed_of(plan, hop)
-        if feed.hidden is not None:
-            plan.left_out[hop.name, "rate"] = feed.hidden
-            continue
-        task = _rate_task(plan, feed, FULL_FRAME_BYTES)
-        if sum(stream.count for stream in task.streams) < 2:
+        task = _rate_task(plan, feed_of(plan, hop), FULL_FRAME_BYTES)
+        if task.feed.hidden is not None:
+            plan.left_out[hop.name, "rate"] = task.feed.hidden
+        elif sum(stream.count for stream in task.streams) < 2:
             plan.left_out[hop.name, "rate"] = "its queue takes no second frame"
         elif task.length_ns - max(stream.start_ns for stream in task.streams) >= _unregulated_ns(task.feed):
             plan.left_out[hop.name, "rate"] = "a queue discipline drops frames of a train that can be timed"
