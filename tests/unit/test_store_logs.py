@@ -1,17 +1,19 @@
 """What logs of members show: warnings of a scenario by kind, and why one ended.
 
 On lines as each store writes them; the logs in tests/recorded/etcd are of etcd 3.7.3 with the project's log format.
+What they show is in ``__snapshots__``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.stores import consul, etcd, zookeeper
 from containernet_env.stores.cluster import OTHERS
-from containernet_env.stores.proxied import ProxiedMember
+from containernet_env.stores.kinds import KINDS
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded"
 ETCD = """\
@@ -62,10 +64,6 @@ adversely affect operation latency. File size is 134217760 bytes. See the ZooKee
 java.net.ConnectException: Connection refused
 2026-11-23T03:00:09.000Z WARN  FileTxnLog - too late
 """
-SYNC = (
-    "fsync-ing the write ahead log in SyncThread:N took N which will adversely affect operation latency. "
-    "File size is N bytes. See the ZooKeeper troubleshooting guide"
-)
 PROXY = """\
 2026-11-23T06:47:30.000Z\tinfo\tetcdmain/etcd.go:64\tready to serve client requests
 Running zetcd proxy
@@ -77,26 +75,15 @@ SIGNALLED = (
 CRASHED = "panic: boom\n\ngoroutine 1 [running]:\n"
 
 
-def test_warnings_snapshots_and_elections_are_counted_by_kind() -> None:
-    cases: list[tuple[ModuleType, str, str, str, dict[str, int]]] = [
-        (etcd, ETCD, "2026-11-22T02:18:20.000Z", "2026-11-22T02:18:22.000Z", {
-            "apply request took too long": 2, "ID stepped down to follower": 2, "slow fdatasync": 1,
-        }),
-        (etcd, ETCD, "2026-11-22T02:18:22.001Z", "2026-11-22T02:18:23.000Z", {"slow fdatasync": 1}),
-        (consul, CONSUL, "2026-11-23T03:29:10.000000Z", "2026-11-23T03:29:10.400000Z", {
-            "failed to contact": 1, "Request error": 1, "starting snapshot up to": 1,
-            "memberlist: Failed fallback TCP ping: timeout 1s: read tcp N->N: i/o timeout": 1,
-        }),
-        (zookeeper, ZOOKEEPER, "2026-11-23T03:00:01.000Z", "2026-11-23T03:00:03.000Z", {
-            SYNC: 2, "LEADING - LEADER ELECTION TOOK": 1, "Snapshotting": 1,
-            "Cannot open channel to N at election address N": 1,
-        }),
-        *((store, "", "2026-11-22T02:18:22.001Z", "2026-11-22T02:18:23.000Z", {}) for store in (
-            etcd, consul, zookeeper,
-        )),
-    ]  # fmt: skip
-    for store, log, began, ended, found in cases:
-        assert store.LOG.between(log, began, ended).warnings == found, (store, log, began)
+def test_warnings_snapshots_and_elections_are_counted_by_kind(snapshot: SnapshotAssertion) -> None:
+    for store, log, began, ended in (
+        (etcd, ETCD, "2026-11-22T02:18:20.000Z", "2026-11-22T02:18:22.000Z"),
+        (etcd, ETCD, "2026-11-22T02:18:22.001Z", "2026-11-22T02:18:23.000Z"),
+        (consul, CONSUL, "2026-11-23T03:29:10.000000Z", "2026-11-23T03:29:10.400000Z"),
+        (zookeeper, ZOOKEEPER, "2026-11-23T03:00:01.000Z", "2026-11-23T03:00:03.000Z"),
+    ):
+        assert store.LOG.between(log, began, ended).warnings == snapshot(name=f"{store.__name__} from {began}")
+        assert store.LOG.between("", began, ended).warnings == {}
 
 
 def test_many_kinds_of_warnings_are_counted_together() -> None:
@@ -118,71 +105,53 @@ def test_many_kinds_of_warnings_are_counted_together() -> None:
         assert consul.ConsulMember.activity({}, {}, part).leader_changes == elections
 
 
-OF_CONSUL, OF_ZOOKEEPER, OF_PROXY = (
-    consul.LOG.last_words,
-    zookeeper.ZooKeeperMember.last_words,
-    ProxiedMember.last_words,
-)
-
-
-def test_last_words_name_the_cause() -> None:
-    cases: list[tuple[Callable[[str, bool], str], str, bool, str]] = [
-        (OF_CONSUL, CONSUL_SIGNALLED, False, "shut down by a signal: signal=terminated"),
-        (OF_CONSUL, CONSUL_PORT_TAKEN, False, 'Error starting agent: error="Failed to start Consul server: Failed to '),
-        (OF_CONSUL, "==> raft_multiplier cannot be 11.\n", False, "raft_multiplier cannot be 11."),
-        (OF_CONSUL, "flag provided but not defined: -nosuch\nUsage:\n", False, "flag provided but not defined: -nosu"),
-        (OF_CONSUL, CONSUL, True, "last warning: memberlist: Failed fallback TCP ping"),
-        (OF_CONSUL, "", True, ""),
-        (OF_CONSUL, CONSUL + CRASHED, False, "panic: boom"),
-        (OF_ZOOKEEPER, ZOOKEEPER, False, "too late"),
-        (OF_ZOOKEEPER, ZOOKEEPER, True, "last warning: too late"),
-        (OF_ZOOKEEPER, f"{ZOOKEEPER}Terminating due to java.lang.OutOfMemoryError: Java heap space\n", False,
-            "java.lang.OutOfMemoryError: Java heap space"),
-        (OF_ZOOKEEPER, "Error: Could not find or load main class org.apache.x\nCaused by: y\n", False,
-            "Error: Could not find or load main class org.apache.x"),
-        (OF_ZOOKEEPER, ZOOKEEPER.replace("WARN  QuorumCnx", "ERROR QuorumCnx"), False, "Cannot open channel to 3 at "),
-        (OF_ZOOKEEPER, "start-zookeeper: 1: exec: java: not found\n", False, "start-zookeeper: 1: exec: java: not "),
-        (OF_ZOOKEEPER, "", True, ""),
-        (OF_ZOOKEEPER, "2026-11-23T03:00:00.000Z INFO  Environment - x\n", False, ""),
-        (OF_PROXY, f"{PROXY}the proxy ended with status 1\n{SIGNALLED}", False,
-            "the proxy ended: exit status 1: Running zetcd"),
-        (OF_PROXY, f"{PROXY}{CRASHED}the proxy ended with status 2\n{SIGNALLED}", False,
-            "the proxy ended: exit status 2: panic: boom"),
-        (OF_PROXY, f"{PROXY}the proxy ended with status 137\n{SIGNALLED}", False, "the proxy ended: killed by SIGKILL"),
+ENDS: dict[str, list[tuple[str, bool]]] = {
+    "consul": [
+        (CONSUL_SIGNALLED, False), (CONSUL_PORT_TAKEN, False), ("==> raft_multiplier cannot be 11.\n", False),
+        ("flag provided but not defined: -nosuch\nUsage:\n", False), (CONSUL, True), ("", True),
+        (CONSUL + CRASHED, False),
+    ],
+    "zookeeper": [
+        (ZOOKEEPER, False), (ZOOKEEPER, True), ("", True), ("2026-11-23T03:00:00.000Z INFO  Environment - x\n", False),
+        (f"{ZOOKEEPER}Terminating due to java.lang.OutOfMemoryError: Java heap space\n", False),
+        ("Error: Could not find or load main class org.apache.x\nCaused by: y\n", False),
+        (ZOOKEEPER.replace("WARN  QuorumCnx", "ERROR QuorumCnx"), False),
+        ("start-zookeeper: 1: exec: java: not found\n", False),
+    ],
+    "zetcd": [
+        (f"{PROXY}the proxy ended with status 1\n{SIGNALLED}", False),
+        (f"{PROXY}{CRASHED}the proxy ended with status 2\n{SIGNALLED}", False),
+        (f"{PROXY}the proxy ended with status 137\n{SIGNALLED}", False),
         # It goes because etcd has gone.
-        (OF_PROXY, f"{PROXY}{SIGNALLED}the proxy ended with status 1\n", False, "shut down by a signal (terminated)"),
-        (OF_PROXY, f"{PROXY}{SIGNALLED}", False, "shut down by a signal (terminated)"),
-        (OF_PROXY, PROXY, True, ""),
-    ]  # fmt: skip
-    for last_words, log, killed, words in cases:
-        found = last_words(log, killed)
-        assert found.startswith(words) and bool(found) == bool(words) and "\n" not in found, log
+        (f"{PROXY}{SIGNALLED}the proxy ended with status 1\n", False), (f"{PROXY}{SIGNALLED}", False), (PROXY, True),
+    ],
+}  # fmt: skip
 
 
-WHY = {
-    ("disk-full-at-start", False): "failed to create WAL: no space left on device",
-    ("disk-full", False): "failed to commit tx: write /data/e/member/snap/db: no space left on device",
-    ("wal-corrupted", False): "discovery failed: walpb: crc mismatch: expected: 2a06d722 computed: 2400cc57: "
-    "in file '0000000000000000-0000000000000000.wal' at position: 80",
-    ("port-taken", False): "discovery failed: listen tcp 127.0.0.1:2380: bind: address already in use",
-    ("no-such-address", False): "discovery failed: listen tcp 10.0.0.1:2380: bind: cannot assign requested address",
-    ("read-only", False): "discovery failed: cannot access data directory: mkdir /data/e: read-only file system",
-    ("sigterm", False): "shut down by a signal (terminated)",
-    ("sigquit", False): "SIGQUIT: quit",
-    ("unknown-flag", False): "flag provided but not defined: -nosuch",
+@pytest.mark.parametrize("store", ENDS)
+def test_last_words_name_the_cause_in_one_line(store: str, snapshot: SnapshotAssertion) -> None:
+    assert [KINDS[store].members.last_words(*end) for end in ENDS[store]] == snapshot
+
+
+ETCD_ENDS = [
+    *((name, False) for name in (
+        "disk-full-at-start", "disk-full", "wal-corrupted", "port-taken", "no-such-address", "read-only", "sigterm",
+        "sigquit", "unknown-flag",
+    )),
     # etcd's warnings of every start are no reason.
-    ("sigkill", True): "",
-    ("oom", True): "",
+    ("sigkill", True), ("oom", True),
     # Had it been killed after its disk was full, the error would be worth a mention, but not as the reason.
-    ("disk-full", True): "last fatal: failed to commit tx: write /data/e/member/snap/db: no space left on device",
-}
+    ("disk-full", True),
+]  # fmt: skip
 SLOW = '2026-11-22T02:18:20.1Z\twarn\ttxn/util.go:93\tapply request took too long\t{"took": "302ms"}\n'
 NO_ETCD = "/usr/local/bin/wait-at-gate: 24: exec: etcd: not found"
 
 
-def test_why_an_etcd_member_ended_is_found_in_its_log() -> None:
-    logs = {name: (RECORDED / "etcd" / f"{name}.log").read_text() for name, _ in WHY}
-    assert {(name, killed): etcd.LOG.last_words(logs[name], killed) for name, killed in WHY} == WHY
+def test_why_an_etcd_member_ended_is_found_in_its_log(snapshot: SnapshotAssertion) -> None:
+    logs = {name: (RECORDED / "etcd" / f"{name}.log").read_text() for name, _ in ETCD_ENDS}
+    assert {
+        f"{name}, killed: {killed}": etcd.LOG.last_words(logs[name], killed) for name, killed in ETCD_ENDS
+    } == snapshot
     # Of a member that was killed, a warning after its start.
     assert etcd.LOG.last_words(logs["sigkill"] + SLOW, killed=True) == "last warning: apply request took too long"
     assert etcd.LOG.last_words(SLOW + logs["sigkill"], killed=True) == ""
