@@ -17,6 +17,7 @@ from containernet_env.report.rows import (
     DILATION,
     Cell,
     distinguishes,
+    grouped,
     is_setting,
     label,
     label_of,
@@ -119,55 +120,51 @@ class Table:
         self.everything = tuple(range(len(cells)))
 
     def key(self, index: int, names: Sequence[str]) -> tuple[Any, ...]:
-        """What a cell has in some columns."""
         values = self.cells[index].values
         return tuple(values[name] for name in names)
 
-    def groups(self, names: Sequence[str], among: Sequence[int]) -> dict[tuple[Any, ...], list[int]]:
-        """Cells by what they have in some columns."""
-        groups: dict[tuple[Any, ...], list[int]] = {}
-        for index in among:
-            groups.setdefault(self.key(index, names), []).append(index)
-        return groups
+    def values(self, name: str, among: Iterable[int]) -> set[Any]:
+        return {self.cells[index].values[name] for index in among}
 
-    def has(self, name: str) -> list[int]:
-        """The cells to which the axis applies."""
-        return [index for index in self.everything if self.cells[index].values[name] is not None]
+    def groups(self, names: Sequence[str], among: Sequence[int]) -> dict[tuple[Any, ...], list[int]]:
+        return grouped(among, lambda index: self.key(index, names))
+
+    def has(self, *axes: str) -> list[int]:
+        """The cells to which these axes apply."""
+        return [index for index in self.everything if None not in self.key(index, axes)]
 
     def follows(self, name: str, others: Sequence[str]) -> bool:
         """Whether a column has one value for each combination of values of others."""
-        among = self.groups(others, self.everything).values()
-        return all(len({self.cells[index].values[name] for index in group}) == 1 for group in among)
+        return not any(self.varies(name, group) for group in self.groups(others, self.everything).values())
 
     def varies(self, name: str, among: Sequence[int]) -> bool:
-        """Whether some cells differ in a column."""
-        return len({self.cells[index].values[name] for index in among}) > 1
+        return len(self.values(name, among)) > 1
 
     def distinguishing(self, names: Sequence[str], among: Sequence[int]) -> list[str]:
         """Those of the columns that distinguish some cells in a label."""
-        return [name for name in names if distinguishes(name, (self.cells[index].values[name] for index in among))]
+        return [name for name in names if distinguishes(name, self.values(name, among))]
 
     def axes(self) -> list[str]:
         """The axes whose values are quantities but for one, such as "unlimited", in the order in which they are shown.
 
         Of two that follow from each other, one is an axis, and a ratio that follows from another one is none.
         """
+        known: list[tuple[bool, int, str]] = []
+        for name in self.names:
+            values = self.values(name, self.has(name))
+            words = sum(number(value) is None for value in values)
+            unknown = sum(level(value) is None for value in values) if name in _IN_WORDS else words
+            if len(values) > 1 and unknown < 2:
+                # Of two that follow from each other, the one is an axis of which at most one value is no number alone.
+                known.append((words > 1, _ORDER.get(name, len(_ORDER)), name))
         found: list[str] = []
-        for name in sorted(self.names, key=lambda name: (self._in_words(name), _ORDER.get(name, len(_ORDER)), name)):
-            values = {self.cells[index].values[name] for index in self.has(name)}
-            numbers = [value for value in values if (level(value) if name in _IN_WORDS else number(value)) is not None]
-            if len(values) < 2 or len(numbers) < max(1, len(values) - 1):
-                continue
+        for *_, name in sorted(known):
             if not any(
                 self.follows(name, (other,)) and (name in _RATIOS.get(other, ()) or self.follows(other, (name,)))
                 for other in found
             ):
                 found.append(name)
         return found
-
-    def _in_words(self, name: str) -> bool:
-        """Whether more than one value is no number alone: of two axes that follow from each other, the other one is."""
-        return sum(number(value) is None for value in {self.cells[index].values[name] for index in self.has(name)}) > 1
 
     def axis(self, names: Sequence[str], among: Sequence[int]) -> Axis:
         """An axis, or several as one: what some cells have in it."""
@@ -185,13 +182,13 @@ class Table:
 
     def _lines_along(self, name: str) -> Lines | None:
         has = self.has(name)
-        together = next((choice for choice in self._choices(name) if self._groups_along(name, choice, has)), None)
+        together = next((choice for choice in self._choices(name) if self._groups_along((name,), choice, has)), None)
         if together is None:
             return None
-        found = self._groups_along(name, together, has)
+        found = self._groups_along((name,), together, has)
         ratios = [other for other in _RATIOS.get(name, ()) if other in self.names and other not in together]
         for more in (*combinations(ratios, 1), *combinations(ratios, 2)):
-            fuller = self._groups_along(name, (*together, *more), has)
+            fuller = self._groups_along((name,), (*together, *more), has)
             if sum(map(len, fuller)) > sum(map(len, found)) and self._distinguishes((name,), fuller):
                 found = fuller
         used = [index for group in found for index in group]
@@ -207,9 +204,7 @@ class Table:
         axis = self.axis(columns, used)
         saying = self.distinguishing([other for other in self.names if other != name and other not in along], used)
         split = [other for other in _MAY_FOLLOW if other in along and other in self.names]
-        shown = sorted(
-            (self._line(saying, columns, axis, group, split) for group in found), key=lambda line: -len(line.points)
-        )
+        shown = sorted((self._line(saying, axis, group, split) for group in found), key=lambda line: -len(line.points))
         return Lines(
             axis,
             tuple(shown[:_MOST_LINES]),
@@ -219,16 +214,16 @@ class Table:
             len(self.everything) - len(has),
         )
 
-    def _groups_along(self, name: str, together: Sequence[str], among: Sequence[int]) -> list[list[int]]:
-        """The cells of each line along an axis; other timing at the same value of the axis makes another line."""
-        rest = [other for other in self.names if other not in (name, *together, *_MAY_FOLLOW)]
-        groups = [part for group in self.groups(rest, among).values() for part in self._apart((name,), group)]
-        return [group for group in groups if self.varies(name, group)]
+    def _groups_along(self, axes: Sequence[str], together: Sequence[str], among: Sequence[int]) -> list[list[int]]:
+        """The cells of each line or grid along axes; other timing at the same values of these makes another one."""
+        rest = [other for other in self.names if other not in (*axes, *together, *_MAY_FOLLOW)]
+        groups = [part for group in self.groups(rest, among).values() for part in self._apart(axes, group)]
+        return [group for group in groups if all(self.varies(name, group) for name in axes)]
 
     def _apart(self, at: Sequence[str], group: list[int]) -> list[list[int]]:
         """A group as it is where its cells differ ``at`` some columns, else in parts of equal or the nearest timing."""
         timing = [name for name in _MAY_FOLLOW if name in self.names and name not in at]
-        if not timing or len({self.key(index, at) for index in group}) == len(group):
+        if not timing or self._distinguishes(at, [group]):
             return [group]
         waiting = sorted(self.groups(timing, group).values(), key=len, reverse=True)
         parts = []
@@ -250,26 +245,21 @@ class Table:
         """Whether the cells of each line differ in these columns; where they do not, ticks have to name more."""
         return all(len({self.key(index, names) for index in group}) == len(group) for group in lines)
 
-    def _line(
-        self, saying: Sequence[str], columns: Sequence[str], axis: Axis, group: Sequence[int], split: Sequence[str] = ()
-    ) -> Line:
+    def _line(self, saying: Sequence[str], axis: Axis, group: Sequence[int], split: Sequence[str] = ()) -> Line:
         """``split``: columns that vary along some lines, and may distinguish them all the same."""
         place = {value: index for index, value in enumerate(axis.values)}
-        points = tuple(sorted((place[self.key(index, columns)], index) for index in group))
+        points = tuple(sorted((place[self.key(index, axis.columns)], index) for index in group))
         words = [label_of(saying, self.key(group[0], saying))]
         for name in split:
-            values = sorted({self.cells[index].values[name] for index in group}, key=rank)
+            values = sorted(self.values(name, group), key=rank)
             words.append(" to ".join(dict.fromkeys(phrase(name, value) for value in (values[0], values[-1]))))
         return Line(", ".join(filter(None, words)), points)
 
     def _choices(self, name: str) -> Iterator[tuple[str, ...]]:
         """What may be configured together with an axis, the least of it first."""
         yield ()
-        rank = {other: index for index, other in enumerate(_FOLLOWING)}
-        others = sorted(
-            (o for o in self.names if o != name and (o in _ORDER or is_setting(o)) and o not in _MAY_FOLLOW),
-            key=lambda other: rank.get(other, len(rank)),
-        )
+        free = [o for o in self.names if o not in (name, *_MAY_FOLLOW) and (o in QUANTITIES or is_setting(o))]
+        others = [*(o for o in _FOLLOWING if o in free), *(o for o in free if o not in _FOLLOWING)]
         for count in (1, 2, 3):
             yield from combinations(others, count)
 
@@ -281,37 +271,28 @@ class Table:
         used = self.has(name)
         axis = self.axis((name,), used)
         groups = sorted(self.groups(by, used).items(), key=lambda item: [rank(value) for value in item[0]])
-        return axis, [self._line(by, (name,), axis, group) for _, group in groups]
+        return axis, [self._line(by, axis, group) for _, group in groups]
 
     def grids(self) -> list[Grid]:
         """Grids of two axes, those that hold the most cells first; each has two values of both axes at least."""
         found: list[tuple[int, Grid]] = []
         for x, y in combinations(self.axes(), 2):
             together = [name for name in self.names if name not in (x, y) and self.follows(name, (x, y))]
-            rest = [name for name in self.names if name not in (x, y, *together, *_MAY_FOLLOW)]
-            both = [index for index in self.has(x) if self.cells[index].values[y] is not None]
-            parts = [part for group in self.groups(rest, both).values() for part in self._apart((x, y), group)]
-            full = [
-                group
-                for group in parts
-                if len(group) > 3
-                and self.varies(x, group)
-                and self.varies(y, group)
-                and self._distinguishes((x, y), [group])
-            ]
+            groups = self._groups_along((x, y), together, self.has(x, y))
+            full = [group for group in groups if len(group) > 3 and self._distinguishes((x, y), [group])]
             if not full:
                 continue
+            full.sort(key=len, reverse=True)
             used = [index for group in full for index in group]
             x_axis, y_axis = self.axis((x,), used), self.axis((y,), used)
-            names_in_label = self.distinguishing([name for name in rest if name not in _MAY_FOLLOW], used)
-            others = [name for name in _MAY_FOLLOW if name in self.names and name not in (x, y, *together)]
-            split = [name for name in others if self.varies(name, used)]
+            others = [name for name in self.names if name not in (x, y, *together)]
+            saying = self.distinguishing([name for name in others if name not in _MAY_FOLLOW], used)
+            split = [name for name in _MAY_FOLLOW if name in others and self.varies(name, used)]
             panels = []
-            full.sort(key=lambda group: -len(group))
             for group in full[:_MOST_PANELS]:
                 at = {self.key(index, (x, y)): index for index in group}
                 table = tuple(tuple(at.get((*a, *b), -1) for a in x_axis.values) for b in y_axis.values)
-                panels.append((self._line(names_in_label, (x,), x_axis, group, split).label, table))
+                panels.append((self._line(saying, x_axis, group, split).label, table))
             more = (*together, *split, *self.following)
             names = tuple(name for name in more if any(self.varies(name, group) for group in full))
             counts = (max(0, len(full) - _MOST_PANELS), len(self.everything) - len(used))

@@ -416,7 +416,7 @@ def _timelines(rows: Rows, cells: Sequence[Cell], runs: Runs) -> Iterator[Figure
 
     Of those without events, the ones that show a course come first, and of these the ones of rows that count.
     """
-    first = {cell.rows[0] for cell in cells}
+    first = {min((*cell.good, *cell.bad)) for cell in cells}
     known = [(number, details.timeline) for number, details in runs.details.items() if details.timeline]
     known.sort(key=lambda item: (not item[1].events, item[0] not in first, item[0]))
     found: list[tuple[int, Timeline]] = []

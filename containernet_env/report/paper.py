@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -143,7 +143,9 @@ def chosen(rows: Rows, where: Sequence[str]) -> Rows:
             raise UsageError(
                 f"--where {condition}: no row has that; allowed: {allowed or 'nothing, there are no rows'}"
             )
-        rows = rows.only([number for number, value in enumerate(values) if value == wanted])
+        numbers = [number for number, value in enumerate(values) if value == wanted]
+        frame = rows.frame.iloc[numbers].reset_index(drop=True)
+        rows = replace(rows, frame=frame, why=tuple(rows.why[number] for number in numbers))
     return rows
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -102,12 +102,12 @@ def scaled(value: float | None, scale: float) -> float | None:
     return found if found is not None and abs(found) < _LARGEST else None
 
 
-def text(value: object) -> str:
-    """A value as people write it: 3 and not 3.0; a missing one is a dash."""
+def text(value: object, form: str = ".6g") -> str:
+    """A value as people write it: 3 and not 3.0; a missing one is a dash. ``form`` is of other fractions."""
     if value is None or value != value:
         return "-"
     if isinstance(value, float):
-        return f"{int(value)}" if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
+        return f"{int(value)}" if value.is_integer() and abs(value) < 1e15 else format(value, form)
     return str(value)
 
 
@@ -196,24 +196,16 @@ class Rows:
         """How many requests each row is of, configured or not."""
         return self.values(SENT if SENT in self.frame.columns else "RequestCount")
 
-    def only(self, numbers: Sequence[int]) -> Rows:
-        """Some of the rows, by their numbers."""
-        frame = self.frame.iloc[list(numbers)].reset_index(drop=True)
-        return replace(self, frame=frame, why=tuple(self.why[number] for number in numbers))
-
     @cached_property
     def clusters(self) -> list[object]:
-        """For each row the cluster that it was measured on."""
         return clusters_of(self.frame)
 
     @property
     def varied(self) -> tuple[str, ...]:
-        """Those of ``keys`` that have several values."""
         return self._varied(self.keys)
 
     @property
     def varied_with(self) -> tuple[str, ...]:
-        """Those of ``following`` that have several values."""
         return self._varied(self.following)
 
     def _varied(self, names: Sequence[str]) -> tuple[str, ...]:
@@ -385,11 +377,6 @@ class Cell:
     repetitions: tuple[tuple[int, ...], ...]
     label: str
 
-    @property
-    def rows(self) -> tuple[int, ...]:
-        """All its rows, in their order."""
-        return tuple(sorted((*self.good, *self.bad)))
-
 
 def cells_of(rows: Rows, names: Sequence[str] | None = None) -> list[Cell]:
     """The cells, in the order of their first rows; their keys are of ``names``, by default of ``rows.varied``.
@@ -399,16 +386,21 @@ def cells_of(rows: Rows, names: Sequence[str] | None = None) -> list[Cell]:
     names = (*(rows.varied if names is None else names), *rows.varied_with)
     shown = [name for name in names if name not in rows.following and distinguishes(name, rows.values(name))]
     columns = [rows.values(name) for name in names]
-    found: dict[tuple[Any, ...], tuple[list[int], list[int]]] = {}
-    for number, key in enumerate(zip(*columns, strict=True) if columns else [()] * len(rows)):
-        good, bad = found.setdefault(key, ([], []))
-        (bad if rows.why[number] else good).append(number)
     cells = []
-    for key, (good, bad) in found.items():
+    for key, numbers in grouped(range(len(rows)), lambda number: tuple(column[number] for column in columns)).items():
+        good, bad = ([number for number in numbers if bool(rows.why[number]) is is_bad] for is_bad in (False, True))
         values = dict(zip(names, key, strict=True))
         words = label_of(shown, [values[name] for name in shown])
         cells.append(Cell(values, tuple(good), tuple(bad), repetitions_of(rows, good), words))
     return cells
+
+
+def grouped(numbers: Iterable[int], key: Callable[[int], Any]) -> dict[Any, list[int]]:
+    """Numbers of rows or cells by their keys, all in the order in which they come."""
+    groups: dict[Any, list[int]] = {}
+    for number in numbers:
+        groups.setdefault(key(number), []).append(number)
+    return groups
 
 
 _OF_TYPE = {"KeySize", "ValueSize", "Consistency", "ReadSpan", "ReadLimit", "ReadAnswer"}
@@ -433,10 +425,7 @@ def figures_of(rows: Rows, figures: Sequence[Figure] = FIGURES) -> dict[str, lis
 
 def repetitions_of(rows: Rows, numbers: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     """Some rows, by their numbers, those together that share a cluster."""
-    groups: dict[object, list[int]] = {}
-    for number in numbers:
-        groups.setdefault(rows.clusters[number], []).append(number)
-    return tuple(map(tuple, groups.values()))
+    return tuple(map(tuple, grouped(numbers, lambda number: rows.clusters[number]).values()))
 
 
 def shared(cells: Sequence[Cell]) -> str:

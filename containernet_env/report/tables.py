@@ -14,13 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
+from operator import attrgetter
 from statistics import fmean, median
 from typing import Any
 
 from containernet_env.base.errors import UsageError
 from containernet_env.model.scenario import ALL_CLIENTS
 from containernet_env.model.usage import Consumption
-from containernet_env.report.rows import RATE, VARIANT, Rows, distinguishes, label_of, scaled, text
+from containernet_env.report.rows import RATE, VARIANT, Rows, distinguishes, grouped, label_of, scaled, text
 from containernet_env.report.runs import histogram_of, lines_of, noted, run_paths
 from containernet_env.results.repetitions import LOAD
 from containernet_env.results.run_directory import read_run, read_usage
@@ -203,15 +204,13 @@ class Measured:
         return [sum(counts[end - size : end]) / (size * step_s) for end in ends]
 
     def used(self, consumers: Consumers, name: str) -> list[float | None]:
-        """What each of the consumers used of something."""
         machine = self.line.machine if self.line is not None else None
         return [] if machine is None else [getattr(one, name) for one in consumers(machine.used).values()]
 
-    def levels(self, consumers: Consumers, name: str) -> Iterator[float]:
-        """The mean over the consumers at each look."""
+    def memory(self, consumers: Consumers) -> Iterator[float]:
+        """The mean over the consumers of the bytes that they held at each look."""
         for look in self.usage:
-            known = [value for one in consumers(look).values() if (value := getattr(one, name)) is not None]
-            if known:
+            if known := [one.rss_bytes for one in consumers(look).values() if one.rss_bytes is not None]:
                 yield fmean(known)
 
     def cores(self, consumers: Consumers) -> Iterator[float]:
@@ -249,7 +248,6 @@ class Measure:
     of: Get
 
     def shown(self, value: float) -> str:
-        """The value as dbtester writes it."""
         if self.unit == "bytes":
             return size_text(value)
         forms = {"s": "{:.4f} sec", "1/s": "{:,d} req/sec", "ms": "{:.4f} ms", "%": "{:.2f} %", "": "{:,.0f}"}
@@ -311,11 +309,6 @@ def _percentile(p: str) -> Measure:
     return Measure(f"Latency p{p}", "ms", f"column `{p}%`; of several steps from their histograms together", get)
 
 
-def _members(of: Any) -> Mapping[str, Consumption]:
-    found: Mapping[str, Consumption] = of.members
-    return found
-
-
 def _client(of: Any) -> Mapping[str, Consumption]:
     return {} if of.client is None else {"client": of.client}
 
@@ -332,6 +325,7 @@ def _data_bytes(steps: Repetition) -> float:
     return _over(fmean, [member.data_bytes for member in last.store.members.values()] if last.store is not None else [])
 
 
+_members: Consumers = attrgetter("members")
 _USED = "`machine.used` in scenarios.jsonl"
 _LOOKS = "usage.jsonl, once a second"
 _MOST = (
@@ -349,7 +343,7 @@ _DISK = (
 def _peaks(whose: str, consumers: Consumers, cpu: str, memory: str) -> Iterator[Measure]:
     cores = _each(max, lambda step: step.cores(consumers), 100)
     yield Measure(f"{whose}-MAX-CPU-USAGE", "%", f"{_LOOKS}: {cpu}", cores)
-    levels = _each(max, lambda step: step.levels(consumers, "rss_bytes"))
+    levels = _each(max, lambda step: step.memory(consumers))
     yield Measure(f"{whose}-MAX-MEMORY-USAGE", "bytes", f"{_LOOKS}: {memory}", levels)
 
 
@@ -455,10 +449,7 @@ def _together(steps: Sequence[Sequence[int]], ways: Sequence[Callable[[int], Has
     """Rows of each step that make up one repetition, as many as all steps have: those that agree go first."""
     left, found = [list(numbers) for numbers in steps], []
     for way in ways:
-        groups: list[dict[Hashable, list[int]]] = [{} for _ in left]
-        for numbers, group in zip(left, groups, strict=True):
-            for number in numbers:
-                group.setdefault(way(number), []).append(number)
+        groups = [grouped(numbers, way) for numbers in left]
         for at in groups[0]:
             found += list(zip(*(group.get(at, ()) for group in groups), strict=False))
         gone = {number for numbers in found for number in numbers}
