@@ -27,7 +27,7 @@ from containernet_env.base.errors import UsageError
 from containernet_env.model import findings
 from containernet_env.model.findings import reasons_text, states_text
 from containernet_env.report.page import live, render
-from containernet_env.report.rows import Figure, figure_of, scaled
+from containernet_env.report.rows import Figure, figure_of, number, scaled
 from containernet_env.results.columns import COLUMNS, NOT_APPLICABLE
 from containernet_env.results.csv_file import OF_ALL, values_of, why_torn
 from containernet_env.results.run_directory import EVENTS, runs_folder
@@ -345,13 +345,6 @@ _CHARTS = (
 )
 
 
-def page(name: str) -> tuple[bytes, str]:
-    """The page about a results file of this name, and its Content-Security-Policy."""
-    policy = ["connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"]
-    text, allowed = render("watch.html", ["watch.js"], policy, title=name)
-    return text.encode(), allowed
-
-
 def view(found: Mapping[str, Any]) -> dict[str, Any]:
     """What the page shows of a look: its course and problem, and the rest as HTML."""
     rows, noun = found["rows"], "measurements" if found["what"] == "sweep" else "scenarios"
@@ -385,10 +378,7 @@ def _cells(row: Mapping[str, str]) -> list[str]:
 
 
 def _value(row: Mapping[str, str], figure: Figure) -> float | None:
-    try:
-        return scaled(float(row[figure.column]), figure.scale)
-    except ValueError:
-        return None
+    return scaled(number(row[figure.column]), figure.scale)
 
 
 def _number(value: float | None) -> str:
@@ -439,6 +429,7 @@ BEAT_S = 5.0
 LAST_S = 2.0
 """At the end, clients have so long to take the last state."""
 _NAMES = ("127.0.0.1", "localhost", "[::1]")
+_POLICY = ("connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'")
 _SAFE = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -452,23 +443,22 @@ class State:
 
     def __init__(self) -> None:
         self._changed = clock.Condition()
-        self._number = 0
-        self._data = b""
-        self._ended = False
+        self._latest = 0, b"", False
 
     def publish(self, state: Mapping[str, Any], ended: bool = False) -> None:
         """Give readers a state; ``ended``: it is the last one."""
         data = json.dumps(state, allow_nan=False, separators=(",", ":")).encode()
         with self._changed:
-            if data != self._data or ended:
-                self._number, self._data, self._ended = self._number + 1, data, ended
+            number, before, _ = self._latest
+            if data != before or ended:
+                self._latest = number + 1, data, ended
                 self._changed.notify_all()
 
     def after(self, number: int, timeout_s: float) -> tuple[int, bytes, bool]:
         """The first state after that of a number, with its own, and whether it is the last; the same number if late."""
         with self._changed:
-            self._changed.wait_for(lambda: self._number > number, timeout_s)
-            return self._number, self._data, self._ended
+            self._changed.wait_for(lambda: self._latest[0] > number, timeout_s)
+            return self._latest
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -543,7 +533,8 @@ class Server(socketserver.ThreadingTCPServer):
                 "  Choose another one with --port, or leave it out."
             ) from error
         self.state = state
-        self.page, self.policy = page(out.name)
+        page, self.policy = render("watch.html", ["watch.js"], _POLICY, title=out.name)
+        self.page = page.encode()
         self.port = int(self.server_address[1])
         self.url = f"http://127.0.0.1:{self.port}/"
         self.names = {f"{name}:{self.port}" for name in _NAMES} | (set(_NAMES) if self.port == 80 else set())
