@@ -8,7 +8,7 @@ from __future__ import annotations
 import cmath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, count, product
+from itertools import combinations, product
 from operator import itemgetter
 from statistics import median
 from typing import Any
@@ -78,7 +78,6 @@ class Box:
         return across, (self.height + other.height) / 2 + gap_y - abs(other.y - self.y)
 
     def meets(self, other: Box) -> bool:
-        """Whether they have a point in common."""
         return min(self.overlap(other)) > 0
 
     def is_crossed(self, a: Box, b: Box) -> bool:
@@ -268,8 +267,9 @@ def places_of(topology: Topology) -> list[complex]:
 def apart(boxes: Sequence[Box], gap_x: float, gap_y: float, links: Sequence[Ends] = ()) -> list[Box]:
     """The boxes with at least these gaps between them, each near where it was; off links of others if possible."""
     made = list(boxes)
-    for number in count(1):
-        moved = False
+    number = 0
+    while True:
+        number, moved = number + 1, False
         for box, (a, b) in crossings(made, links) if number < _ROUNDS else ():
             along = complex(made[b].x - made[a].x, made[b].y - made[a].y)
             if not along:
@@ -292,7 +292,6 @@ def apart(boxes: Sequence[Box], gap_x: float, gap_y: float, links: Sequence[Ends
             return made
         if number % 50 == 0:  # they push each other in a circle
             made = [Box(box.x * 1.1, box.y * 1.1, box.width, box.height) for box in made]
-    raise AssertionError("count() ends")
 
 
 def crossings(boxes: Sequence[Box], links: Sequence[Ends]) -> list[tuple[int, Ends]]:
@@ -406,10 +405,10 @@ def _switch(name: str, groups: Sequence[Group], box: Box) -> Iterator[Shape]:
     rows = [len(_ways(group.link)) for group in groups]
     if groups:
         last = y + LINE * (1 + sum(rows[:-1]))
-        yield Shape("path", {"class": "link", "d": f"M{_px(left + 5)} {_px(y + LINE / 2)}V{_px(last)}"})
+        yield Shape("path", {"class": "link", "d": f"M{round(left + 5)} {round(y + LINE / 2)}V{round(last)}"})
     for group in groups:
         title = f"{', '.join(host.name for host in group.hosts)}\n{_all_words(group.hosts[0].name, name, group.link)}"
-        at = {"cx": _px(left + 5), "cy": _px(y + LINE), "r": 4}
+        at = {"cx": round(left + 5), "cy": round(y + LINE), "r": 4}
         yield Shape("circle", {"class": group.hosts[0].role, **at}, title=title)
         yield _text(left + LINE, y + LINE, group.label)
         for words in _ways(group.link):
@@ -440,7 +439,7 @@ def matrix(made: Matrix) -> Picture:
     for place, label in enumerate(labels):
         x, y = (place + 0.5) * width, (place + 0.5) * height
         shapes.append(_text(-_PAD, y, label, anchor="end"))
-        turn = {"transform": f"rotate(-90 {_px(x)} {-_PAD})"} if turned else {}
+        turn = {"transform": f"rotate(-90 {round(x)} {-_PAD})"} if turned else {}
         shapes.append(_text(x, -_PAD, label, anchor="start" if turned else "middle", **turn))
     for a, b in product(range(of), repeat=2):
         box, cell = Box((b + 0.5) * width, (a + 0.5) * height, width - 2, height - 2), made.cells.get((a, b))
@@ -481,13 +480,13 @@ def _picture(label: str, shapes: Sequence[Shape], boxes: Sequence[Box], notes: S
     below = [_text(left, bottom + _PAD + LINE * (number + 0.5), words, "muted") for number, words in enumerate(notes)]
     right = max(right, *(left + len(words) * CHARACTER for words in notes))
     bottom += _PAD + len(notes) * LINE
-    x, y = _px(left) - _PAD, _px(top) - _PAD
-    return Picture(label, x, y, _px(right) + _PAD - x, _px(bottom) + _PAD - y, (*shapes, *below))
+    x, y = round(left) - _PAD, round(top) - _PAD
+    return Picture(label, x, y, round(right) + _PAD - x, round(bottom) + _PAD - y, (*shapes, *below))
 
 
 def _rectangle(box: Box, kind: str, title: str = "", **more: Any) -> Shape:
-    x, y = _px(box.x - box.width / 2), _px(box.y - box.height / 2)
-    size = {"width": _px(box.x + box.width / 2) - x, "height": _px(box.y + box.height / 2) - y}
+    x, y = round(box.x - box.width / 2), round(box.y - box.height / 2)
+    size = {"width": round(box.x + box.width / 2) - x, "height": round(box.y + box.height / 2) - y}
     return Shape("rect", {"class": kind, "x": x, "y": y, **size, "rx": 3, **more}, title=title)
 
 
@@ -496,13 +495,13 @@ def _cell(box: Box, share: float, title: str = "") -> Shape:
 
 
 def _line(a: Box, b: Box, title: str, faint: bool) -> Shape:
-    ends = {"x1": _px(a.x), "y1": _px(a.y), "x2": _px(b.x), "y2": _px(b.y)}
+    ends = {"x1": round(a.x), "y1": round(a.y), "x2": round(b.x), "y2": round(b.y)}
     return Shape("line", {"class": "link faint" if faint else "link", **ends}, title=title)
 
 
 def _text(x: float, y: float, words: str, kind: str | None = None, anchor: str | None = None, **more: Any) -> Shape:
     """A line of text whose middle is at ``y``: a third of its size above its base line."""
-    return Shape("text", {"class": kind, "x": _px(x), "y": _px(y) + 4, "text-anchor": anchor, **more}, words)
+    return Shape("text", {"class": kind, "x": round(x), "y": round(y) + 4, "text-anchor": anchor, **more}, words)
 
 
 def _centred(box: Box, lines: Sequence[str], first: str | None = None) -> list[Shape]:
@@ -519,7 +518,3 @@ def _size_of(lines: Sequence[str]) -> Size:
 
 def _count(number: int, noun: str, ending: str = "s") -> str:
     return f"{number} {noun}{'' if number == 1 else ending}"
-
-
-def _px(value: float) -> int:
-    return round(value)
