@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env.report.document import document_of
 from containernet_env.report.network import CHARACTER
 from containernet_env.report.page import report_page
-from containernet_env.report.rows import read_rows
-from containernet_env.report.runs import read_runs
 from containernet_env.results.run_directory import RunDirectory
 from tests.local.browser import CHROMIUM, Browser
-from tests.unit.report_rows import EVIL, EVIL_NAMES, row, sweep, write
+from tests.unit.report_rows import EVIL, EVIL_NAMES, document, row, sweep, write
 from tests.unit.test_network_figures import CONFIGS, run_on
 from tests.unit.test_report import add_load
 from tests.unit.test_run_directory import directory as run_directory
@@ -31,9 +28,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 def made(path: Path) -> Path:
-    rows = read_rows([path])
     written = path.with_suffix(".html")
-    written.write_text(report_page(document_of(rows, read_runs(rows))), encoding="utf-8")
+    written.write_text(report_page(document(path)), encoding="utf-8")
     return written
 
 

@@ -12,6 +12,9 @@ from click.testing import CliRunner, Result
 
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.cli import group
+from containernet_env.report.document import Document, document_of
+from containernet_env.report.rows import read_rows
+from containernet_env.report.runs import read_runs
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS
 from containernet_env.results.csv_file import ResultsFile
 from containernet_env.setup import packages
@@ -77,6 +80,12 @@ def write(path: Path, rows: Iterator[dict[str, str]] | list[dict[str, str]], see
     with path.open("ab") as out:
         out.write(content)
     return path
+
+
+def document(*files: Path) -> Document:
+    """What a page shows of these results files and their run directories."""
+    rows = read_rows(files)
+    return document_of(rows, read_runs(rows))
 
 
 def without(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:

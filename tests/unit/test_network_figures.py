@@ -19,7 +19,7 @@ from containernet_env.config.topologies import load_config
 from containernet_env.model.link import DirectionSpec, IndependentLoss, Link, LinkSpec
 from containernet_env.model.topology import Host, Topology, network_of
 from containernet_env.report import page as pages
-from containernet_env.report.document import Document, document_of
+from containernet_env.report.document import Document
 from containernet_env.report.network import (
     CHARACTER,
     DARKEST,
@@ -36,15 +36,13 @@ from containernet_env.report.network import (
     shade,
 )
 from containernet_env.report.page import figure_file, report_page
-from containernet_env.report.rows import read_rows
-from containernet_env.report.runs import read_runs
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import Proof
 from containernet_env.runs.manifest import inputs_of
 from tests.simulated_time import chosen
 from tests.unit.commands import check_file
 from tests.unit.manifests import manifest, plan_of
-from tests.unit.report_rows import row, shown, write
+from tests.unit.report_rows import document, row, shown, write
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 MS, MBIT = 10**6, 10**6
@@ -62,6 +60,12 @@ def three(folder: Path, **more: Any) -> Path:
 
 def read(path: Path) -> Topology:
     return network_of(load_config(path))
+
+
+def of_nodes(folder: Path, *nodes: dict[str, Any], **more: Any) -> Topology:
+    path = folder / "nodes.json"
+    path.write_text(json.dumps({"nodes": [HOST | node for node in nodes]} | more))
+    return read(path)
 
 
 def of_class(picture: Picture, kind: str) -> list[Shape]:
@@ -116,32 +120,23 @@ def test_a_link_that_differs_in_its_directions_has_both_in_lines_of_their_own(tm
         "to_switch": {"delay": "30ms", "bandwidth": 10},
         "from_switch": {"delay": "1234567ns", "bandwidth": "unlimited"},
     }
-    path = tmp_path / "one.json"
-    path.write_text(
-        json.dumps({"nodes": [HOST | {"link": link}, HOST | {"link_delay": "0ms", "bandwidth": "unlimited"}]})
-    )
-    found = words(graph(read(path)))
+    found = words(graph(of_nodes(tmp_path, {"link": link}, {"link_delay": "0ms", "bandwidth": "unlimited"})))
     assert found[:6] == ["s1", "etcd1", "\u2192 30ms, 10 Mbit/s", "\u2190 1.23ms", "etcd2", "0ms"]
     assert found[-1] == "\u2192 from the host, \u2190 to it"
 
 
 def test_many_equal_hosts_are_one_line_and_too_many_links_have_no_labels(tmp_path: Path) -> None:
-    path = tmp_path / "many.json"
-    path.write_text(json.dumps({"nodes": [HOST | {"count": 100, "bandwidth": 10, "link_delay": "3ms"}]}))
-    picture = graph(read(path))
+    many = of_nodes(tmp_path, {"count": 100, "bandwidth": 10, "link_delay": "3ms"})
+    picture = graph(many)
     assert words(picture)[:5] == ["s1", "etcd1 and 99 more", "3ms, 10 Mbit/s", "benchmark", "0ms"]
     assert of_class(picture, "member")[0].title.count("etcd") == 102, "each is named where the pointer rests"
-    assert words(matrix(matrix_of(read(path))))[:4] == ["etcd1 and 99 more", "etcd1 and 99 more", *["benchmark"] * 2]
-    path.write_text(json.dumps({"rtt": "aws-2025", "nodes": [HOST | {"site": name} for name in regions()]}))
-    picture = graph(read(path))
+    assert words(matrix(matrix_of(many)))[:4] == ["etcd1 and 99 more", "etcd1 and 99 more", *["benchmark"] * 2]
+    lines = (CONFIGS / "rtt" / "aws-2025.csv").read_text().splitlines()
+    regions = next(line for line in lines if not line.startswith("#")).split(",")[1:33]
+    picture = graph(of_nodes(tmp_path, *({"site": name} for name in regions), rtt="aws-2025"))
     assert len(of_class(picture, "link faint")) == 496 and not of_class(picture, "back")
     assert words(picture)[-1] == "496 links between switches, too many for labels: see the matrix"
     assert not [pair for pair in combinations(boxes(picture, "switch"), 2) if pair[0].meets(pair[1])]
-
-
-def regions() -> list[str]:
-    lines = (CONFIGS / "rtt" / "aws-2025.csv").read_text().splitlines()
-    return next(line for line in lines if not line.startswith("#")).split(",")[1:33]
 
 
 def drawn_topology(random: Random) -> Topology:
@@ -197,7 +192,7 @@ def test_no_boxes_and_texts_of_random_networks_meet_or_are_cut_off(seed: int) ->
 
 
 def test_a_link_leads_through_no_other_switch_where_there_is_room(tmp_path: Path) -> None:
-    for topology in (network_of(load_config(CONFIGS / "5regions.json")), read(three(tmp_path))):
+    for topology in (read(CONFIGS / "5regions.json"), read(three(tmp_path))):
         picture, names = graph(topology), topology.switches
         ends = [(names.index(link.a), names.index(link.b)) for link in topology.between]
         assert len(ends) in (3, 10) and crossings(boxes(picture, "switch"), ends) == []
@@ -253,15 +248,15 @@ def test_a_matrix_has_round_trips_by_colour_and_shows_where_the_ways_differ(tmp_
 
 
 def test_without_sites_a_matrix_is_of_hosts_and_hosts_of_a_site_with_other_links_are_apart(tmp_path: Path) -> None:
-    topology = network_of(load_config(CONFIGS / "3node-3ms.json"))
+    topology = read(CONFIGS / "3node-3ms.json")
     made = matrix_of(topology)
     assert [group.label for group in made.groups] == ["etcd1", "etcd2", "etcd3", "benchmark"]
     assert (made.cells[0, 1].expected_ns, made.cells[0, 3].lines) == (
         topology.expected_rtt_ns("etcd1", "etcd2"),
         ["6.00"],
     )
-    nodes = [HOST | {"site": "eu", "count": 2}, HOST | {"site": "eu", "link_delay": "5ms"}, HOST | {"site": "us"}]
-    made = matrix_of(read(three(tmp_path, nodes=nodes, rtt={"eu-us": "80ms"})))
+    nodes = ({"site": "eu", "count": 2}, {"site": "eu", "link_delay": "5ms"}, {"site": "us"})
+    made = matrix_of(of_nodes(tmp_path, *nodes, rtt={"eu-us": "80ms"}))
     assert [group.label for group in made.groups] == ["etcd1 and 2 more", "etcd3", "us"]
 
 
@@ -369,8 +364,7 @@ def run_on(
 
 def report(folder: Path, *run_ids: str) -> Document:
     rows = [row(RunId=run_id, LinkDelay_ms=str(place)) for place, run_id in enumerate(run_ids or ["run-1"])]
-    read = read_rows([write(folder / "out.csv", rows)])
-    return document_of(read, read_runs(read))
+    return document(write(folder / "out.csv", rows))
 
 
 @pytest.mark.parametrize("slower", [1, 4])
