@@ -19,6 +19,7 @@ from containernet_env.report.rows import (
     RATE,
     Cell,
     Rows,
+    Spread,
     figures_of,
     label,
     repetitions_of,
@@ -35,7 +36,6 @@ TIMELINE_BYTES = 400_000
 TITLES = (*(figure.title for figure in FIGURES), "floor of the median latency (ms)")
 """The columns of points: measured figures, and the floor."""
 P50, FLOOR = next(place for place, figure in enumerate(FIGURES) if figure.column == "50%"), len(FIGURES)
-_COLUMN_PERCENTS = (10, 25, 50, 75, 90, 95, 99, 99.9)
 _CURVE_TICKS = (10, 50, 90, 99, 99.9, 99.99, 99.999)
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "star", "hexagon", "triangle-down")
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
@@ -97,36 +97,28 @@ class Points:
 def points_of(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> Points:
     """Median and interval of each figure of each cell, and the values of rows that do not count."""
     measured = [*figures_of(rows).values(), [scaled(value, 1000) for value in rows.values("Floor_50%_s")]]
-    columns: dict[str, list[Any]] = {
-        "title": [*TITLES],
-        "label": [cell.label or "all rows" for cell in cells],
-        "repetitions": [len(cell.repetitions) for cell in cells],
-        "rows": [len(cell.good) for cell in cells],
-    }
-    spreads = [[spread_of(values, cell.repetitions) for cell in cells] for values in measured]
-    for name in ("median", "low", "high"):
-        columns[name] = [[spread and rounded(getattr(spread, name)) for spread in of] for of in spreads]
-    for name in ("low", "high"):
-        columns[name][FLOOR] = [None] * len(cells)
+    points: list[tuple[str, int | None, int, list[Spread | None]]] = []
+    for cell in cells:
+        spreads = [spread_of(of, cell.repetitions) for of in measured]
+        points.append((cell.label or "all rows", len(cell.repetitions), len(cell.good), spreads))
     singles: dict[int, list[int]] = {}
     more = 0
-    for cell, number in ((place, number) for place, one in enumerate(cells) for number in one.bad):
-        values = [*(rounded(of[number]) for of in measured[:FLOOR]), None]
-        if all(value is None for value in values):
-            continue
-        if len(columns["label"]) - len(cells) == MOST_SINGLES:
+    for place, number in ((place, number) for place, cell in enumerate(cells) for number in cell.bad):
+        spreads = [*(spread_of(of, [[number]]) for of in measured[:FLOOR]), None]
+        if any(spreads) and len(points) - len(cells) == MOST_SINGLES:
             more += 1
-            continue
-        singles.setdefault(cell, []).append(len(columns["label"]))
-        columns["label"].append(f"{columns['label'][cell]}: {rows.why[number][:200]}")
-        columns["repetitions"].append(None)
-        columns["rows"].append(1)
-        for column, value in enumerate(values):
-            columns["median"][column].append(value)
-            columns["low"][column].append(None)
-            columns["high"][column].append(None)
+        elif any(spreads):
+            singles.setdefault(place, []).append(len(points))
+            points.append((f"{points[place][0]}: {rows.why[number][:200]}", None, 1, spreads))
     if more:
         notes.append(f"the figures lack {more:,} of the rows that do not count")
+    columns: dict[str, list[Any]] = {"title": [*TITLES]}
+    columns |= {name: [point[at] for point in points] for at, name in enumerate(("label", "repetitions", "rows"))}
+    by_figure = [[point[-1][column] for point in points] for column in range(len(TITLES))]
+    for name in ("median", "low", "high"):
+        columns[name] = [[spread and rounded(getattr(spread, name)) for spread in of] for of in by_figure]
+    for name in ("low", "high"):
+        columns[name][FLOOR] = [None] * len(points)
     return Points(columns, singles)
 
 
@@ -199,31 +191,29 @@ def _medians(points: Points) -> str:
     return f"{_MEDIANS} A cross is a single row that does not count, in no median." if points.singles else _MEDIANS
 
 
-def _crosses(points: Points, places: Sequence[tuple[Any, int]], trace: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The single rows at the places of cells, drawn like the trace of these, as crosses."""
-    singles = [(at, single) for at, cell in places for single in points.singles.get(cell, ())]
-    if singles:
-        at, of = zip(*singles, strict=True)
-        yield {**trace, "mode": "markers", "at": at, "of": of, "marker": _CROSS, "showlegend": False}
-
-
-def _cross_in_legend(traces: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    known = any(trace["marker"] is _CROSS for trace in traces)
-    cross = {"x": [None], "y": [None], "name": _BAD, "mode": "markers", "marker": _CROSS, "colour": "muted"}
-    return [cross] if known else []
+def _crossed(points: Points, traces: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The traces, each followed by crosses of the single rows of its cells, and at the end an entry of the legend."""
+    found: list[Mapping[str, Any]] = []
+    for trace in traces:
+        found.append(trace)
+        cells = zip(trace["at"], trace["of"], strict=True)
+        if singles := [(at, single) for at, cell in cells for single in points.singles.get(cell, ())]:
+            at, of = zip(*singles, strict=True)
+            found.append({**trace, "mode": "markers", "at": at, "of": of, "marker": _CROSS, "showlegend": False})
+    if len(found) > len(traces):
+        found.append({"x": [None], "y": [None], "name": _BAD, "mode": "markers", "marker": _CROSS, "colour": "muted"})
+    return found
 
 
 def _lines(lines: Lines, points: Points, x_scale: XScale) -> Figure:
     axis, traces = lines.axis, list[dict[str, Any]]()
     for order, line in enumerate(lines.lines):
-        places = [(axis.ticks[at] if axis.numbers is None else axis.numbers[at], cell) for at, cell in line.points]
+        at, of = zip(*line.points, strict=True)
         name = line.label or "all"
         for figure, suffix in ((0, ""), ("figure", "2")):
             trace = {"name": name, "legendgroup": name, "showlegend": not suffix, "mode": "lines+markers"}
             trace |= {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}", "figure": figure, **_style(order)}
-            traces.append({**trace, "at": [at for at, _ in places], "of": [cell for _, cell in places]})
-            traces += _crosses(points, places, trace)
-    traces += _cross_in_legend(traces)
+            traces.append({**trace, "at": [(axis.numbers or axis.ticks)[place] for place in at], "of": of})
     layout = {
         "height": 400,
         "grid": {"rows": 1, "columns": 2, "pattern": "independent", "xgap": 0.14, "ygap": 0.2},
@@ -246,13 +236,14 @@ def _lines(lines: Lines, points: Points, x_scale: XScale) -> Figure:
         # A figure that no cell has is not drawn and cannot be chosen.
         if missing < len(used) or one.column == RATE:
             left_out.append(count(missing, "configuration", f" without a value of {one.short}"))
+    columns = [axis.title, "line", *_OF_POINTS]
     return Figure(
         "axes",
         f"Throughput and latency against {axis.title}",
         f"Nothing else varies along a line{_together(lines.together)}. {_medians(points)}",
         choices,
         left_out,
-        {"name": "axis", "columns": [axis.title, "line", *_OF_POINTS], "traces": traces, "layout": layout},
+        {"name": "axis", "columns": columns, "traces": _crossed(points, traces), "layout": layout},
     )
 
 
@@ -293,20 +284,16 @@ def _curves(rows: Rows, cells: Sequence[Cell], runs: Runs) -> Iterator[Figure]:
 
     Each point is of the same rows: of histograms where all of them have one, and where all have the percentage.
     """
-    columns = {p: [scaled(value, 1000) for value in rows.values(f"{p}%")] for p in _COLUMN_PERCENTS}
+    columns = [[scaled(value, 1000) for value in rows.values(f"{percent}%")] for percent in PERCENTS]
     known = {number: one.curve_ms for number, one in runs.details.items() if one.curve_ms is not None}
     found: list[tuple[Cell, list[float | None], list[Any]]] = []
     for cell in cells:
-        numbers = cell.good or [n for n in cell.bad if n in known or any(of[n] is not None for of in columns.values())]
+        numbers = cell.good or [n for n in cell.bad if n in known or any(of[n] is not None for of in columns)]
         repetitions = repetitions_of(rows, numbers)
         source = "histograms" if all(number in known for number in numbers) else "columns"
         at: list[float | None] = []
-        for place, percent in enumerate(PERCENTS):
-            of = columns.get(percent)
-            values = {
-                number: known[number][place] if source == "histograms" else None if of is None else of[number]
-                for number in numbers
-            }
+        for place, of in enumerate(columns):
+            values = {number: known[number][place] if source == "histograms" else of[number] for number in numbers}
             spread = None if None in values.values() else spread_of(values, repetitions)
             at.append(None if spread is None else rounded(spread.median))
         if sum(value is not None for value in at) > 1:
@@ -361,11 +348,7 @@ def _markers(name: str, order: int, symbol: str, of: Sequence[int], figure: obje
 def _pairs(pairs: Sequence[tuple[str, int, int]], points: Points, reads: int) -> Figure:
     labels, linearizable, serializable = zip(*pairs[:_MOST_PAIRS], strict=True)
     kinds = (("linearizable", "circle", linearizable), ("serializable", "diamond-open", serializable))
-    traces: list[dict[str, Any]] = []
-    for order, (name, symbol, of) in enumerate(kinds):
-        trace = _markers(name, order, symbol, of, "figure")
-        traces += [trace, *_crosses(points, list(zip(trace["at"], trace["of"], strict=True)), trace)]
-    traces += _cross_in_legend(traces)
+    traces = [_markers(name, order, symbol, of, "figure") for order, (name, symbol, of) in enumerate(kinds)]
     return Figure(
         "pairs",
         "The same reads, linearizable and serializable",
@@ -379,7 +362,7 @@ def _pairs(pairs: Sequence[tuple[str, int, int]], points: Points, reads: int) ->
         {
             "name": "consistency",
             "columns": ["reads", "consistency", *_OF_POINTS],
-            "traces": traces,
+            "traces": _crossed(points, traces),
             "layout": _beside(labels, "figure"),
         },
     )
@@ -428,7 +411,7 @@ def _timelines(rows: Rows, cells: Sequence[Cell], runs: Runs) -> Iterator[Figure
         found.append((number, timeline))
     if not found:
         return
-    found.sort(key=lambda item: (not item[1].events, len(item[1].ok) == 1, bool(rows.why[item[0]])))
+    found.sort(key=lambda item: (not item[1].events, len(item[1].steps) == 1, bool(rows.why[item[0]])))
     names, repetitions, files, run_ids = map(rows.values, ("Scenario", "Repetition", FILE, "RunId"))
     options = []
     items: dict[str, list[dict[str, Any]]] = {"traces": [], "shapes": [], "annotations": [], "notes": []}
@@ -468,9 +451,10 @@ def _timelines(rows: Rows, cells: Sequence[Cell], runs: Runs) -> Iterator[Figure
 
 def _series(timeline: Timeline) -> list[dict[str, Any]]:
     """The lines of a timeline that have a value."""
-    step_s = timeline.step_s
-    per_second = [[rounded(steps / step_s, 3) for steps in counts] for counts in (timeline.ok, timeline.bad)]
-    latencies = [[rounded(value, 3) for value in values] for values in (timeline.p50_ms, timeline.p99_ms)]
+    step_s, steps = timeline.step_s, timeline.steps
+    counts = ([step["ok"] for step in steps], [step["failed"] + step["unknown"] for step in steps])
+    per_second = [[rounded(count / step_s, 3) for count in of] for of in counts]
+    latencies = [[rounded(scaled(step[name], 1000), 3) for step in steps] for name in ("p50_s", "p99_s")]
     names, dashes = ("succeeded", "failed or unknown", "p50", "p99"), ("solid", "dot", "solid", "dash")
     found = []
     for order, (name, values, dash) in enumerate(zip(names, (*per_second, *latencies), dashes, strict=True)):

@@ -15,7 +15,7 @@ from containernet_env.config.reader import read_document
 from containernet_env.config.topologies import config_of
 from containernet_env.model.disruption import UNDOING, affected_text
 from containernet_env.model.topology import Topology, network_of
-from containernet_env.report.rows import FILE, Rows, scaled
+from containernet_env.report.rows import FILE, Rows
 from containernet_env.results.run_directory import TOPOLOGY_INPUT, ReadRun, facts_of, read_run, runs_folder
 from containernet_env.results.run_files import ScenarioLine
 from containernet_env.results.statistics import Histogram, decode
@@ -41,14 +41,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A load, step by step: requests that succeeded and that did not, and percentiles in ms; ``None`` where unknown."""
+    """A load, step by step; ``steps`` as the load generator reports them."""
 
     step_s: float
-    ok: tuple[int, ...]
-    bad: tuple[int, ...]
-    p50_ms: tuple[float | None, ...]
-    p99_ms: tuple[float | None, ...]
-    events: tuple[Event, ...]
+    steps: Sequence[Mapping[str, Any]]
+    events: Sequence[Event]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +78,6 @@ class Network:
     measured_ns: dict[frozenset[str], list[float]] = field(default_factory=dict)
 
     def add(self, run: ReadRun, run_id: str) -> None:
-        """A run on it."""
         self.runs.append(run_id)
         before = (proof for proof in (run.network.proofs if run.network else ()) if proof.moment == "before")
         names = {host.name for host in self.topology.hosts}
@@ -218,14 +214,7 @@ def _timeline(run: ReadRun, line: ScenarioLine) -> Timeline | None:
     steps, step_s = load.get("timeline"), load.get("timeline_interval_s")
     if not steps or not step_s:
         return None
-    return Timeline(
-        step_s=step_s,
-        ok=tuple(step["ok"] for step in steps),
-        bad=tuple(step["failed"] + step["unknown"] for step in steps),
-        p50_ms=tuple(scaled(step["p50_s"], 1000) for step in steps),
-        p99_ms=tuple(scaled(step["p99_s"], 1000) for step in steps),
-        events=tuple(sorted(_events(run, line, len(steps) * step_s), key=lambda event: event.at_s)),
-    )
+    return Timeline(step_s, steps, sorted(_events(run, line, len(steps) * step_s), key=lambda event: event.at_s))
 
 
 def _events(run: ReadRun, line: ScenarioLine, length_s: float) -> Iterator[Event]:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
@@ -15,21 +16,20 @@ import pytest
 
 from containernet_env.base.errors import UsageError
 from containernet_env.report import document as documents
-from containernet_env.report import page as pages
 from containernet_env.report.axes import Table, rank
 from containernet_env.report.document import Document, document_of
-from containernet_env.report.figures import FLOOR, Figure
-from containernet_env.report.page import render, report_page
+from containernet_env.report.figures import FLOOR, Figure, Points
+from containernet_env.report.page import report_page
 from containernet_env.report.paper import FORMATS, plan
 from containernet_env.report.rows import cells_of, read_rows
-from containernet_env.report.runs import PERCENTS, Details, Runs, Timeline, read_runs
+from containernet_env.report.runs import PERCENTS, Details, Runs, Timeline
 from containernet_env.results.csv_file import load
 from containernet_env.results.repetitions import TIMING, kept_apart
 from containernet_env.results.run_directory import DISRUPTIONS, SCENARIOS, RunDirectory
 from containernet_env.runs.sweep.ledger import journal_of
 from containernet_env.stores.kinds import KINDS
 from tests.unit.answers import closed_loop
-from tests.unit.report_rows import EVIL, EVIL_NAMES, numbers, row, shown, sweep, write
+from tests.unit.report_rows import EVIL, EVIL_NAMES, document, numbers, row, shown, sweep, write
 from tests.unit.store_files import planned
 from tests.unit.test_run_directory import directory as run_directory
 from tests.unit.test_statistics import encoded
@@ -38,11 +38,6 @@ ROOM = Path(documents.__file__).parent
 LATENCIES = ("50%", "95%", "99%", "99.9%")
 FAILED = row(**dict.fromkeys(("Requests/sec", *LATENCIES), "-"), Valid="-", Error="no leader")
 made_run = run_directory
-
-
-def document(*files: Path) -> Document:
-    rows = read_rows(files)
-    return document_of(rows, read_runs(rows))
 
 
 def detailed(path: Path, rows: list[dict[str, str]], details: dict[int, Details]) -> Document:
@@ -444,12 +439,14 @@ def test_a_curve_is_of_histograms_where_all_rows_have_one_and_each_point_of_the_
     assert (ms[2], each) == (10.0, [1, 1, "no", "columns"])
 
 
+def step(ok: int, latency_s: float | None = 1.0) -> dict[str, Any]:
+    """Of a timeline, as the load generator reports it."""
+    return {"second": 0, "ok": ok, "failed": 0, "unknown": 0, "p50_s": latency_s, "p99_s": latency_s}
+
+
 def test_the_first_timeline_shows_a_course_and_is_of_a_row_that_counts(tmp_path: Path) -> None:
-    steps = [((5,), (1.0,)), ((5, 6), (1.0, 1.0)), ((5, 6, 7), (1.0, 1.0, 1.0))]
-    details = {
-        number: Details((), None, Timeline(1.0, ok, (0,) * len(ok), p50, p50, ()))
-        for number, (ok, p50) in enumerate(steps)
-    }
+    courses = [[step(ok) for ok in counts] for counts in ((5,), (5, 6), (5, 6, 7))]
+    details = {number: Details((), None, Timeline(1.0, steps, ())) for number, steps in enumerate(courses)}
     found = traces(detailed(tmp_path / "out.csv", [row(), row(Valid="no"), row()], details), "timelines")
     assert [one["y"] for one in found if one["name"] == "succeeded"] == [[5, 6, 7], [5, 6], [5]]
 
@@ -460,12 +457,8 @@ def test_the_first_timeline_shows_a_course_and_is_of_a_row_that_counts(tmp_path:
 def add_load(run: Path, **more: Any) -> None:
     """Give the scenario of `test_run_directory` a timeline, and something that was done to it."""
     lines = [json.loads(line) for line in (run / SCENARIOS).read_text().splitlines()][:1]
-    step = {"failed": 1, "unknown": 2, "p50_s": 0.01, "p99_s": None}
-    lines[0]["load"] |= {
-        "timeline_interval_s": 0.1,
-        "timeline": [{"second": 0, "ok": 5, **step}, {"second": 0.1, "ok": 6, **step}],
-        **more,
-    }
+    spoiled = {"failed": 1, "unknown": 2, "p99_s": None}
+    lines[0]["load"] |= {"timeline_interval_s": 0.1, "timeline": [step(ok, 0.01) | spoiled for ok in (5, 6)], **more}
     (run / SCENARIOS).write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = {
         "schema": 1, "scenario": "w", "repetition": 1, "attempt": 1, "began_ns": 1, "seed": "", "number": 1,
@@ -519,8 +512,7 @@ def test_a_histogram_that_is_none_and_a_timeline_of_no_time_cost_their_curves_al
         found = of_run(made_run)
         assert any("the histogram of w is left out" in note for note in found.notes)
         assert traces(found, "curves")[0]["each"][-1] == "columns" and figures(found, "timelines")
-    step = {"second": 0, "ok": 5, "failed": 0, "unknown": 0, "p50_s": 1e306, "p99_s": 1.7e308}
-    add_load(made_run.path, timeline=[step])
+    add_load(made_run.path, timeline=[step(5, 1e306)])
     found = of_run(made_run)
     assert traces(found, "timelines")[1]["y"] == [None] and "A load, step by step" in report_page(found)
 
@@ -562,7 +554,8 @@ def test_nothing_from_a_file_becomes_html_or_ends_the_data_and_the_policy_allows
         names = ("Scenario", "ScenarioHash", "Error", "Leader", "CpuModel", "Target", "Config", "Events", "Kernel")
         values = dict.fromkeys((*names, "StoreVersion", "Commit"), name)
         rows += [row(**values, LinkDelay_ms=str(number)), row(**values | {"Error": "-"}, LinkDelay_ms=name)]
-    text = report_page(document(write(tmp_path / "<img src=x>.csv", rows)))
+    made = document(write(tmp_path / "<img src=x>.csv", rows))
+    text = report_page(made)
     parsed = Parsed(text)
     assert {tag for tag, _ in parsed.elements} & {"img", "b", "iframe", "svg"} == set()
     assert not [name for _, attributes in parsed.elements for name in attributes if name.startswith("on")]
@@ -581,6 +574,8 @@ def test_nothing_from_a_file_becomes_html_or_ends_the_data_and_the_policy_allows
             assert re.search(rf"\b{tag}-src [^;]*'sha256-{re.escape(digest)}'", policy), tag
             used.add(digest)
     assert len(re.findall("sha256-", policy)) == len(used)  # an empty style is one of them
+    with pytest.raises(ValueError, match="JSON"):
+        report_page(replace(made, points=Points({"median": [float("nan")]}, {})))
     refers = [attributes.get("href") for tag, attributes in parsed.elements if tag in ("a", "link")]
     assert all(str(where).startswith("#") for where in refers)
 
@@ -596,27 +591,13 @@ def test_no_html_is_made_past_the_escape() -> None:
         assert not re.search(r"\|\s*safe\b|autoescape", text), path
 
 
-def test_templates_escape_texts_and_replace_what_no_html_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = '<p title="{{ value }}">{{ value }}</p>{{ value|tojson }}'
-    monkeypatch.setattr(pages, "_file", lambda name: source)
-    pages._environment.cache_clear()
-    try:
-        found, _ = render("any.html", [], [], value='"<&\x00\x1b\ud800')
-        escaped = "&#34;&lt;&amp;\ufffd\ufffd\ufffd"
-        assert found == f'<p title="{escaped}">{escaped}</p>"\\"\\u003c\\u0026\\u0000\\u001b\\ud800"\n'
-        with pytest.raises(ValueError, match="JSON"):
-            render("any.html", [], [], value=float("nan"))
-    finally:
-        pages._environment.cache_clear()
-
-
 def test_a_thousand_rows_with_timelines_are_under_6_megabytes(tmp_path: Path) -> None:
     """Each with a cell of its own in two grids, and a minute of timeline."""
     rows = read_rows([write(tmp_path / "out.csv", sweep(delays=10, bandwidths=10, repeat=5))])
-    steps = tuple(range(1000, 1060))
-    floats = tuple(10 + 0.0017 * step for step in steps)
-    timeline = Timeline(1.0, steps, steps, floats, floats, ())
-    details = {number: Details(("a finding",), floats[: len(PERCENTS)], timeline) for number in range(len(rows))}
+    floats = tuple(10 + 0.0017 * ok for ok in range(1000, 1060))
+    steps = [step(ok, latency_s / 1000) | {"failed": ok} for ok, latency_s in enumerate(floats, 1000)]
+    one = Details(("a finding",), floats[: len(PERCENTS)], Timeline(1.0, steps, ()))
+    details = dict.fromkeys(range(len(rows)), one)
     found = document_of(rows, Runs(details, (), 0, ()))
     assert len(rows) == 1000 and len(report_page(found).encode()) < 6_000_000
     assert re.fullmatch(r"\d+ more timelines: see scenarios.jsonl", figures(found, "timelines")[0].left_out[0])
@@ -641,11 +622,12 @@ PAGE_OF_MINE = b"<!DOCTYPE html>\n<html><p>my own page</p></html>"
 
 def test_the_command_writes_the_page_and_says_what_it_left_out(tmp_path: Path) -> None:
     path = write(tmp_path / "out.csv", sweep(delays=1, bandwidths=1))
-    done = shown("report", path, "-o", tmp_path / "page.html", "--title", EVIL)
+    done = shown("report", path, "-o", tmp_path / "page.html", "--title", f"{EVIL}\x00\x1b\ud800")
     assert done.exit_code == 0, done.output
     assert re.search(r"page\.html: 4 rows, 3 count, 4\.\d MB\n", done.output)
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "<title>&lt;script&gt;alert(1)&lt;/script&gt; - containernet-env report</title>" in text
+    # No HTML can hold the characters that are replaced.
+    assert "<title>&lt;script&gt;alert(1)&lt;/script&gt;\ufffd\ufffd\ufffd - containernet-env report</title>" in text
     assert "Permission is hereby granted, free of charge" in text
     assert shown("report", path, "-o", tmp_path / "no" / "page.html").exception is not None
 
