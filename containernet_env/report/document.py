@@ -7,9 +7,8 @@ intervals are always worked out from all rows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
 
 from containernet_env.base.clock import utc_now
 from containernet_env.model.names import listed, plain, synonyms
@@ -24,9 +23,9 @@ from containernet_env.report.rows import (
     Cell,
     Rows,
     cells_of,
+    figures_of,
     label,
     phrase,
-    scaled,
     shared,
     text,
 )
@@ -88,7 +87,7 @@ class Document:
     counts: dict[str, int]
     notes: tuple[str, ...]
     lacks: tuple[str, ...]
-    measured: tuple[tuple[str, tuple[str, ...]], ...]
+    measured: tuple[tuple[str, str], ...]
     constant: tuple[tuple[str, str], ...]
     varied: tuple[tuple[str, str], ...]
     runs: tuple[RunSummary, ...]
@@ -160,13 +159,6 @@ def _value(name: str, value: object) -> str:
     return phrase(name, value) if name == "Consistency" else text(value)
 
 
-def _exact(value: object) -> str:
-    """A value of the table with all its digits."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return str(int(value))
-    return "-" if value is None else str(value)
-
-
 def _table(rows: Rows) -> Iterator[Column]:
     """The columns that have a value in any row; the measured figures stand beside the names."""
     first = [FILE] if len(rows.files) > 1 else []
@@ -174,22 +166,21 @@ def _table(rows: Rows) -> Iterator[Column]:
     varied = [name for name in (*rows.varied, *rows.varied_with) if name not in (VARIANT, *first)]
     first += varied if rows.seed_only else []
     last = (*(() if rows.seed_only else varied), *(name for name in _TABLE_END if name not in first))
-
-    def columns(names: Iterable[str]) -> Iterator[tuple[str, str, list[Any]]]:
-        return ((name, label(name), rows.values(name)) for name in names)
-
-    found = [*columns(first), ("counts", "counts", [why or "yes" for why in rows.why])]
-    for figure in FIGURES:
-        values = [rounded(scaled(value, figure.scale)) for value in rows.values(figure.column)]
-        found.append((figure.column, f"{figure.short} ({figure.unit})" if figure.unit else figure.short, values))
-    for name, title, values in (*found, *columns(last)):
+    found = {name: (label(name), rows.values(name)) for name in first}
+    found["counts"] = ("counts", [why or "yes" for why in rows.why])
+    for figure, values in zip(FIGURES, figures_of(rows).values(), strict=True):
+        title = f"{figure.short} ({figure.unit})" if figure.unit else figure.short
+        found[figure.column] = (title, [rounded(value) for value in values])
+    found |= {name: (label(name), rows.values(name)) for name in last}
+    for name, (title, values) in found.items():
         if any(value is not None for value in values):
             names = tuple(plain(other) for other in synonyms(name))
-            yield Column(title, names, tuple(map(_exact, values[:MOST_ROWS])))
+            # With all their digits.
+            yield Column(title, names, tuple(text(value, "") for value in values[:MOST_ROWS]))
 
 
-def _measured(rows: Rows, runs: Runs) -> list[tuple[str, tuple[str, ...]]]:
-    """Machines and configuration: each fact with its values, and how many rows or runs have each."""
+def _measured(rows: Rows, runs: Runs) -> list[tuple[str, str]]:
+    """Machines and configuration: each fact with its values in lines, and how many rows or runs have each."""
     found = [("Rows of", _counted([text(value) for value in rows.values(FILE)], len(rows), "row"))]
     of_runs = {name for run in runs.summaries for name in run.facts}
     for column, name in _MEASURED_ON:
@@ -202,14 +193,15 @@ def _measured(rows: Rows, runs: Runs) -> list[tuple[str, tuple[str, ...]]]:
     return found
 
 
-def _counted(values: Sequence[str], total: int, noun: str) -> tuple[str, ...]:
+def _counted(values: Sequence[str], total: int, noun: str) -> str:
     """Each value once, with how many have it where these are not all."""
     counts = Counter(values)
     words = [
         value if count == total else f"{value} ({count:,} {noun}{'s' if count > 1 else ''})"
         for value, count in counts.most_common(_MOST_VALUES)
     ]
-    return (*words, f"and {len(counts) - _MOST_VALUES:,} more") if len(counts) > _MOST_VALUES else tuple(words)
+    words += [f"and {len(counts) - _MOST_VALUES:,} more"] if len(counts) > _MOST_VALUES else []
+    return "\n".join(words)
 
 
 def _varied(rows: Rows) -> list[tuple[str, str]]:

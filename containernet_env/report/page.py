@@ -40,13 +40,11 @@ SECTIONS = {
     "timelines": "Timelines",
 }
 """The sections with figures: id -> title."""
-# By name in the figures, the colours of the light and of the dark theme.
-_LIGHT = {"text": "#1b1f24", "grid": "#d9dde2", "back": "#ffffff", "muted": "#5c6570", "bad": "#a02020"}
-_DARK = {"text": "#e6e8eb", "grid": "#3a414a", "back": "#16191d", "muted": "#a4adb8", "bad": "#ff8a80"}
 _THEMES = {
-    "light": (_LIGHT, ["#0072b2", "#c44e00", "#00795a", "#a8407f", "#5b4fa2", "#7a5c00"], ["#eef5fa", "#0072b2"]),
-    "dark": (_DARK, ["#56b4e9", "#ff9a4d", "#3dd6a5", "#f29ac8", "#b3a8f5", "#f0d75a"], ["#1d2a3a", "#56b4e9"]),
+    "light": (["#0072b2", "#c44e00", "#00795a", "#a8407f", "#5b4fa2", "#7a5c00"], ["#eef5fa", "#0072b2"]),
+    "dark": (["#56b4e9", "#ff9a4d", "#3dd6a5", "#f29ac8", "#b3a8f5", "#f0d75a"], ["#1d2a3a", "#56b4e9"]),
 }
+"""The colours of lines and of heat maps; the others are those of page.css."""
 _NO_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 # Plotly adds a style for geographical maps unless the page has an element of its name: it has one, which is empty. It
 # makes another empty style element, to which it adds its rules one by one.
@@ -68,7 +66,6 @@ def report_page(document: Document) -> str:
         title=document.title,
         lead=lead,
         document=document,
-        measured=[(name, "\n".join(values)) for name, values in document.measured],
         runs=[(run.run_id, run.began, run.proof, run.sync, run.command) for run in document.runs],
         rows=list(zip(*(column.values for column in document.table), strict=True)),
         bad=[value != "yes" for column in document.table if column.title == "counts" for value in column.values],
@@ -79,7 +76,7 @@ def report_page(document: Document) -> str:
             "points": document.points.columns,
             "figures": [figure.drawing for figure in document.figures],
             "names": [column.names for column in document.table],
-            "themes": {name: _theme(*colours) for name, colours in _THEMES.items()},
+            "themes": {name: _theme(_colours(name), *own) for name, own in _THEMES.items()},
         },
         empty_styles=_STYLE_OF_MAPS.findall(plotly),
     )[0]
@@ -104,7 +101,7 @@ def render(
 
 def figure_file(title: str, pictures: Sequence[Picture]) -> str:
     """Pictures below each other as one SVG file, in the light colours of pages."""
-    light = dict(re.findall(r"--(\w+): (#\w+);", _file("page.css").partition("@media")[0]))
+    light = _colours("light")
     style = re.sub(r"var\(--(\w+)\)", lambda name: light[name[1]], _file("picture.css"))
     tops = list(accumulate((one.height for one in pictures), initial=0))
     template = _environment().get_template("network.svg")
@@ -164,13 +161,19 @@ def _plotly() -> tuple[Markup, str]:
     return Markup(script.replace("\r\n", "\n")), licence
 
 
+def _colours(theme: str) -> dict[str, str]:
+    """The colours of a theme by their names in page.css."""
+    _, _, block = _file("page.css").partition(f':root[data-theme="{theme}"]')
+    return dict(re.findall(r"--(\w+): (#\w+);", block.partition("}")[0]))
+
+
 def _theme(colours: Mapping[str, str], lines: Sequence[str], shades: Sequence[str]) -> dict[str, object]:
     """The colours of a theme by name, those of lines and of heat maps, and Plotly's template."""
     axis = {
-        "gridcolor": colours["grid"],
+        "gridcolor": colours["line"],
         "linecolor": colours["muted"],
         "showline": True,
-        "zerolinecolor": colours["grid"],
+        "zerolinecolor": colours["line"],
         "automargin": True,
         "title": {"standoff": 8},
     }
