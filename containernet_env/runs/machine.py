@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -125,19 +124,8 @@ def _line(name: str, root: Path = _ROOT) -> str | None:
 
 def _iproute2() -> str | None:
     """The version that `ip` reports, such as "iproute2-6.1.0"."""
+    from containernet_env.setup.commands import output_of  # with Docker's SDK, see `facts`
+
     program = programs.which("ip")
-    if program is None:
-        return None
-    try:
-        done = subprocess.run(
-            [program, "-V"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            env=programs.environment(),
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return next((word.strip(",") for word in done.stdout.split() if word.startswith("iproute2")), None)
+    printed = None if program is None else output_of([program, "-V"], _TIMEOUT_S, programs.environment())
+    return next((word.strip(",") for word in (printed or "").split() if word.startswith("iproute2")), None)
