@@ -25,7 +25,7 @@ from containernet_env.model.usage import leader_words
 from containernet_env.runs import external_access
 from containernet_env.runs.load import SERVER_ENTRY_POINT, BenchmarkServer
 from containernet_env.runs.progress import OnEvent, RunProgress
-from containernet_env.runs.target import Target
+from containernet_env.runs.target import Loader, Target
 from containernet_env.setup.builds import ready_load_programs
 from containernet_env.setup.commands import Ending, Guarded
 from containernet_env.stores.external import ClusterLook, ExternalCluster, OwnKeys
@@ -59,12 +59,12 @@ class ExternalTestbed(Target):
         self._connections: Sequence[TcpConnection] = ()
         self._look: ClusterLook | None = None
         self._local: LocalServer | None = None
+        self._server: BenchmarkServer | None = None
         self._folder: Path | None = None
 
-    @property
-    def client_host(self) -> LocalServer:
-        assert self._local is not None
-        return self._local
+    def loader(self, client: str | None) -> Loader:
+        assert self._local is not None and self._server is not None
+        return self._local, self._server
 
     def client_rtts_ns(self) -> Mapping[str, Sequence[int]]:
         names = [node.name for node in self.plan.config.nodes]
@@ -99,8 +99,8 @@ class ExternalTestbed(Target):
         password = login.password if login is not None and login.user is not None else None
         self._local = LocalServer(programs, self._folder, self._external, password)
         self._local.start()
-        self.server = BenchmarkServer(self._local.connection, self._local.request)
-        self.server.wait_ready(_SERVER_TIMEOUT_S, self._local.why_gone)
+        self._server = BenchmarkServer(self._local.connection, self._local.request)
+        self._server.wait_ready(_SERVER_TIMEOUT_S, self._local.why_gone)
 
     def _report_cleaned(self, record: external_access.Record, done: str | None) -> None:
         text = f"another run loads this cluster now, under {record.prefix}: their measurements disturb each other"

@@ -54,13 +54,12 @@ class Target(ABC):
     ``unseen`` is what cannot be observed of it, in one line, so that figures are never certainly valid. ``capacity``
     has the machine's resources and the configured limits. ``reused`` is the state that the first scenario starts with,
     ``loaded`` whether the store already holds the data set. ``consists_of`` says what ``down`` removes.
-    ``cluster`` and ``server``, the benchmark server of the first client, are there only after ``up``. ``progress`` and
-    ``on_event`` receive the course of its run, which ``stop`` ends.
+    ``cluster`` is there only after ``up``. ``progress`` and ``on_event`` receive the course of its run, which ``stop``
+    ends.
     """
 
     __test__ = False  # not a test class, whatever its name begins with
     cluster: Cluster[Any]
-    server: BenchmarkServer
     net: TestbedNetwork | None = None
     gate: Gate | None = None
     unseen: str | None = None
@@ -86,14 +85,9 @@ class Target(ABC):
         self._closing: list[Callable[[], None]] = []
         """What `down` closes first."""
 
-    @property
     @abstractmethod
-    def client_host(self) -> ClientHost:
-        """The host of the load generator, of several clients the first one's; only after `up`."""
-
     def loader(self, client: str | None) -> Loader:
-        """The host and the server of a client by its name, ``None`` for the only one; only after `up`."""
-        return self.client_host, self.server
+        """The host and the server of a client by its name, ``None`` for the first one; only after `up`."""
 
     @property
     def faults(self) -> Faults | None:

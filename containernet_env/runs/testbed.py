@@ -201,13 +201,13 @@ class Testbed(Target):
     @property
     def server_connection(self) -> UnixConnection:
         """The only route to the first client's benchmark server; once its host is up."""
-        return self._connection_to(self.client_host.name)
+        return self._connection_to(self.plan.config.clients[0].name)
 
     def _connection_to(self, client: str) -> UnixConnection:
         return UnixConnection(client, SERVER_SOCKET, self.hosts[client].pid)
 
     def loader(self, client: str | None) -> Loader:
-        name = client or self.client_host.name
+        name = client or self.plan.config.clients[0].name
         return self.hosts[name], self._servers[name]
 
     @property
@@ -229,11 +229,6 @@ class Testbed(Target):
         at_ns = clock.monotonic_ns()
         self.cluster.rejoin(self._place_of(name, str(plan.ip)), broken)
         return at_ns
-
-    @property
-    def client_host(self) -> ContainerHost:
-        """The host of the load generator; only after `up`."""
-        return self.hosts[self.plan.config.clients[0].name]
 
     def least_median_s(
         self, scenario: Scenario, leader: str | None, living: Collection[str], answered: Mapping[str, int] | None = None
@@ -614,7 +609,6 @@ class Testbed(Target):
             self._servers[client.name] = BenchmarkServer(self._connection_to(client.name), common)
         for server in self._servers.values():
             server.wait_ready(SERVER_TIMEOUT_S, self._broken)
-        _, self.server = self.loader(None)
 
     def _on_engine_end(self, state: str) -> None:
         names = ", ".join(name for name, host in list(self.hosts.items()) if host.alive)
@@ -670,7 +664,7 @@ class Testbed(Target):
         links: int | None = self.net.link_backend_facts().get("pid")
         clients = {client.name: self.hosts[client.name].pid for client in self.plan.config.clients}
         if len(clients) == 1:
-            return Pids(members, self.client_host.pid, links, os.getpid())
+            return Pids(members, *clients.values(), links, os.getpid())
         return Pids(members, None, links, os.getpid(), clients)
 
     def link_facts(self) -> LinkFacts:

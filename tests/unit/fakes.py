@@ -48,7 +48,7 @@ from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.measure import measure
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.reuse import Change
-from containernet_env.runs.target import Target
+from containernet_env.runs.target import Loader, Target
 from containernet_env.runs.testbed import Testbed
 from containernet_env.setup.images import Images
 from containernet_env.stores.cluster import NEAR
@@ -486,14 +486,16 @@ class FakeTarget(Target):
     led_at_start = Leadership("etcd1", 2)
     hosts_kind, links_kind = "docker", "emulator"
     faults: Any = None
-    client_host: Any = None
 
     def __init__(self) -> None:
         self.cluster: Any = FakeCluster()
         self.server: Any = FakeServer()
         self.net: Any = FakeNet()
-        self.client_host = SimpleNamespace(alive=True, ending=lambda: None)
+        self.client_host: Any = SimpleNamespace(alive=True, ending=lambda: None)
         self.load_terms, self.capacity = LoadTerms(), Capacity(2)
+
+    def loader(self, client: str | None) -> Loader:
+        return self.client_host, self.server
 
     def up(self) -> None: ...
 

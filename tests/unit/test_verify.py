@@ -74,7 +74,8 @@ class Store:
         self.notes = Notes()
         cluster = SimpleNamespace(revision=lambda: 41, written=self.written, waits=NEAR)
         server = SimpleNamespace(history=self.client)
-        target: Any = SimpleNamespace(cluster=cluster, server=server, key_prefix="", progress=self.notes)
+        target: Any = SimpleNamespace(cluster=cluster, key_prefix="", progress=self.notes)
+        target.loader = lambda client: (None, server)
         self.histories = Histories(target, self.keep)
 
     def keep(self, name: str, content: Any) -> None:
