@@ -95,10 +95,7 @@ class Connection(ABC):
     def _request(self, port: int, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, bytes]:
         request = self._named(method, path, port)
         with self._errors(request), self._sent(port, method, path, body, timeout_s) as answer:
-            status, data = answer.status, answer.read(MAX_ANSWER_BYTES + 1)
-        if len(data) > MAX_ANSWER_BYTES:
-            raise NoAnswerError(f"{request}: answer of more than {MAX_ANSWER_BYTES} bytes")
-        return status, data
+            return answer.status, _whole(answer, request)
 
     @contextmanager
     def _sent(
@@ -135,6 +132,13 @@ class Connection(ABC):
             raise NoAnswerError(f"{subject}: {text}") from error
 
 
+def _whole(answer: http.client.HTTPResponse, request: str) -> bytes:
+    data = answer.read(MAX_ANSWER_BYTES + 1)
+    if len(data) > MAX_ANSWER_BYTES:
+        raise NoAnswerError(f"{request}: answer of more than {MAX_ANSWER_BYTES} bytes")
+    return data
+
+
 def _text(data: bytes) -> str:
     return data[:_ERROR_BYTES].decode(errors="replace").strip()
 
@@ -154,7 +158,6 @@ class KeptConnection(AbstractContextManager["KeptConnection"]):
         self._http.close()
 
     def status(self, method: str, target: str, body: bytes | None = None) -> int:
-        """The status of an ``answer``."""
         return self.answer(method, target, body)[0]
 
     def answer(self, method: str, target: str, body: bytes | None = None) -> tuple[int, bytes]:
@@ -176,10 +179,7 @@ class KeptConnection(AbstractContextManager["KeptConnection"]):
         try:
             self._http.request(method, target, body)
             answer = self._http.getresponse()
-            data = answer.read(MAX_ANSWER_BYTES + 1)
-            if len(data) > MAX_ANSWER_BYTES:
-                raise NoAnswerError(f"{method} {target}: answer of more than {MAX_ANSWER_BYTES} bytes")
-            return answer.status, data
+            return answer.status, _whole(answer, f"{method} {target}")
         except BaseException:
             self._http.close()
             raise
