@@ -118,7 +118,6 @@ class RemainingTime:
         self._left_s, self._left = estimated_s, count
 
     def ended(self, estimated_s: float) -> None:
-        """A measurement ended that had this estimate."""
         self._left -= 1
         self._left_s = max(self._left_s - estimated_s, 0.0)
         self._pending_s += estimated_s
@@ -132,12 +131,10 @@ class RemainingTime:
 
     @property
     def done(self) -> int:
-        """The number of measurements that have ended."""
         return self.all - self._left
 
     @property
     def left_s(self) -> float:
-        """The remaining time."""
         ratio = self.took_s / self._estimated_s if self._estimated_s > 0 and self.took_s > 0 else 1.0
         return self._left_s * ratio / self.at_once
 

@@ -114,7 +114,6 @@ class Faults:
         return self._change(name, [event.verb], event.shaped)
 
     def unshape(self, name: str, verbs: Sequence[Verb]) -> int:
-        """Reset these of delay, loss and rate to the topology's values."""
         return self._change(name, verbs, lambda planned: planned)
 
     def _change(self, name: str, verbs: Sequence[Verb], value: Callable[[DirectionSpec], DirectionSpec]) -> int:
@@ -130,12 +129,10 @@ class Faults:
         return max((link.follow(start_ns) for link in links), default=0)
 
     def signal(self, verb: Verb, member: str) -> int:
-        """Freeze, thaw or kill a member's first process."""
         host = self._hosts[member]
         return {"freeze": host.freeze, "thaw": host.thaw, "kill": host.kill}[verb]()
 
     def wait_frozen(self, member: str, frozen: bool) -> None:
-        """Return once the kernel reports this state."""
         self._hosts[member].wait_frozen(frozen)
 
     def check(self, name: str) -> None:

@@ -148,7 +148,6 @@ class ExternalTestbed(Target):
         return Pids({}, None, None, os.getpid())
 
     def logs(self) -> Iterator[tuple[str, str]]:
-        """The output of the benchmark server."""
         if self._local is not None:
             yield "benchmark", self._local.logs()
 
@@ -193,11 +192,9 @@ class LocalServer:
 
     @property
     def connection(self) -> UnixConnection:
-        """A connection to the server, once it serves."""
         return UnixConnection(self.name, self._folder / _SOCKET)
 
     def start(self) -> None:
-        """Start it; it serves later."""
         credentials = self._folder / "credentials"
         credentials.mkdir(mode=0o700)
         for kind, path in self._files.items():

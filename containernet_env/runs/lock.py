@@ -10,7 +10,6 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
@@ -117,9 +116,7 @@ class RunLock:
             os.write(fd, f"{os.getpid()}\n".encode())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._fd is not None:
             with suppress(OSError):
                 os.ftruncate(self._fd, 0)

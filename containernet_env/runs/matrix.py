@@ -49,7 +49,6 @@ _Start = tuple[Leadership | None, frozenset[str]]
 
 
 def _together(scenario: Scenario, answers: Sequence[Answer]) -> Answer:
-    """The answers of all clients in one."""
     if not scenario.parts:
         return answers[0]
     loads = [answer.load for answer in answers if answer.load is not None]
@@ -247,7 +246,6 @@ class Matrix:
         return None if self._target.cluster.answers(self._answer_timeout_s) else self._why_no_answer()
 
     def _leave_once(self, outcome: ScenarioOutcome) -> None:
-        """Leave an outcome unless its scenario has left one."""
         with self._stop.deferred():
             if outcome.scheduled.key not in self._left:
                 self._refused = self._leave(outcome)

@@ -47,7 +47,6 @@ class Histories:
     _since: int = 1
 
     def prepare(self, scenario: Scenario) -> None:
-        """The scenario is about to begin."""
         if scenario.history:
             try:
                 self._since = self._target.cluster.revision() + 1
@@ -111,7 +110,6 @@ class WrittenKeys:
 
 
 def packed(lines: Iterable[str]) -> Iterator[bytes]:
-    """The lines as a gzip file, in pieces."""
     compressor = zlib.compressobj(1, wbits=_GZIP)
     waiting: list[bytes] = []
     size = 0
@@ -179,14 +177,12 @@ class Observer:
             self._profiling = self._target.cluster.profile(self._profiled, self._kinds)
 
     def begin(self) -> None:
-        """The benchmark is sent now."""
         if self._profiling is not None:
             self._profiling.begin()
         if self._sampler is not None:
             self._sampler.begin()
 
     def end(self) -> None:
-        """Its answer has come."""
         if self._sampler is not None:
             self._usage = self._sampler.end()
         if self._profiling is not None:

@@ -63,13 +63,11 @@ class Fact:
         return value
 
     def is_same(self, was: Any, now: Any) -> bool:
-        """Whether two values of it count as equal."""
         if self.nearly and isinstance(was, int) and isinstance(now, int):
             return abs(was - now) <= self.nearly * was
         return bool(was == now)
 
     def text(self, value: object) -> str:
-        """A value for people."""
         if value is None:
             return "not known"
         if isinstance(value, int) and self.place.endswith("_bytes"):
