@@ -17,6 +17,7 @@ import socket
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from typing import Any
 import requests.exceptions
 from docker.errors import APIError, NotFound
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import engine, netns
 from containernet_env.hosts.limits import Limits
@@ -141,7 +143,7 @@ class Popen:
         if verb == "serve":
             control = machine.connections.pop(int(argv[argv.index("--control-fd") + 1]))
             machine.emulator = Emulator(machine, self.process, control)
-            self.stderr = _Lines(self.process)
+            self.stderr = self._prints_nothing()
         elif verb == "probe":
             machine.prober = self.process
             self._began_s, self._until_s = machine.now_s, machine.now_s + _PROBE_S
@@ -185,19 +187,11 @@ class Popen:
         if self._until_s is not None:
             self.machine.world.wait(lambda: not self.process.alive)
 
-
-class _Lines:
-    """Standard error of a process that prints nothing: it ends with it."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-
-    def __enter__(self) -> Iterator[bytes]:
-        self._process.machine.world.wait(lambda: not self._process.alive)
-        return iter(())
-
-    def __exit__(self, *_: object) -> None:
-        pass
+    @contextmanager
+    def _prints_nothing(self) -> Iterator[tuple[bytes, ...]]:
+        """Standard error: it ends with the process."""
+        self.machine.world.wait(lambda: not self.process.alive)
+        yield ()
 
 
 # --- the link emulator -------------------------------------------------------------------------------------------
@@ -229,8 +223,8 @@ class Connection:
         self.emulator.take(bytes(data))
         return len(data)
 
-    def makefile(self, mode: str) -> Connection:
-        return self
+    def makefile(self, mode: str) -> AbstractContextManager[Connection]:
+        return nullcontext(self)
 
     def readline(self, limit: int) -> bytes:
         self._machine.world.wait(lambda: bool(self.incoming) or self.is_over)
@@ -246,12 +240,6 @@ class Connection:
             os.close(self._fd)
             self._fd = -1
         self.shutdown(socket.SHUT_RDWR)
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 class Emulator(FakeEmulator):
@@ -629,7 +617,7 @@ class Engine(engine._Api):
         self._ask()
         if since is not None:
             return iter(())
-        self.listeners.append(Events(self._machine))
+        self.listeners.append(Events())
         return self.listeners[-1]
 
     def kill_containerd(self) -> None:
@@ -641,7 +629,7 @@ class Engine(engine._Api):
         if not kill:
             for held in self.held.values():
                 for events in self.listeners:
-                    events.waiting.append({"Actor": {"ID": held.id, "Attributes": {"signal": "15"}}})
+                    events.waiting.put({"Actor": {"ID": held.id, "Attributes": {"signal": "15"}}})
             self._machine.takes(0.05)
             for held in self.held.values():
                 if held.process is not None:
@@ -653,22 +641,14 @@ class Engine(engine._Api):
 class Events:
     """A connection to the engine's events."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self.waiting: deque[dict[str, Any]] = deque()
-        self.is_over = False
+    def __init__(self) -> None:
+        self.waiting: clock.SimpleQueue[dict[str, Any] | None] = clock.SimpleQueue()
 
-    def __iter__(self) -> Events:
-        return self
-
-    def __next__(self) -> dict[str, Any]:
-        self._machine.world.wait(lambda: bool(self.waiting) or self.is_over)
-        if not self.waiting:
-            raise StopIteration
-        return self.waiting.popleft()
+    def __iter__(self) -> Iterator[dict[str, Any] | None]:
+        return iter(self.waiting.get, None)
 
     def close(self) -> None:
-        self.is_over = True
+        self.waiting.put(None)
 
 
 # --- all of it ---------------------------------------------------------------------------------------------------

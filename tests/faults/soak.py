@@ -89,29 +89,34 @@ class Quantity:
     name: str
     unit: str
     slack: float
+    measure: Callable[[Any], float]
     relative: bool = False
-    measure: Callable[[Any], float] = lambda seen: 0
+
+    def compared(self, first: float, last: float, spread: float = 0.0) -> dict[str, Any]:
+        """It at the start and at the end of a soak, with the bound that follows from the start."""
+        bound = first + spread + self.slack * (first if self.relative else 1.0)
+        return {"name": self.name, "unit": self.unit, "first": first, "last": last, "bound": bound}
 
 
 QUANTITIES = (
-    Quantity("memory of the driver", "MiB", 0.05, True, lambda seen: _memory_mib(os.getpid())),
-    Quantity("descriptors of the driver", "", 1, False, lambda seen: _descriptors(os.getpid())),
-    Quantity("threads of the driver", "", 1, False, lambda seen: len(os.listdir("/proc/self/task"))),
-    Quantity("memory of the link emulator", "MiB", 0.1, True, lambda seen: max(seen.emulator.memory, default=0)),
-    Quantity("descriptors of the link emulator", "", 1, False, lambda seen: max(seen.emulator.descriptors, default=0)),
-    Quantity("memory of the engine", "MiB", 0.25, True, lambda seen: sum(map(_memory_mib, seen.engines))),
-    Quantity("descriptors of the engine", "", 4, False, lambda seen: sum(map(_descriptors, seen.engines))),
-    Quantity("memory in use on the machine", "MiB", 0.05, True, lambda seen: _used_mib()),
-    Quantity("network namespaces", "", 0, False, lambda seen: len(snapshot()["namespaces"])),
-    Quantity("cgroups", "", 4, False, lambda seen: sum(len(folders) for _, folders, _ in os.walk("/sys/fs/cgroup"))),
-    Quantity("disk of the cache", "MiB", 0.01, True, lambda seen: _disk_mib(assets.own())),
-    Quantity("disk of the engine", "MiB", 0.05, True, lambda seen: _disk_mib(engine.client().info()["DockerRootDir"])),
-    Quantity("disk of a run's directory", "KiB", 0.5, True, lambda seen: _disk_mib(seen.result.directory) * 1024),
-    Quantity("time of a run", "s", 0.25, True, lambda seen: seen.seconds),
+    Quantity("memory of the driver", "MiB", 0.05, lambda seen: _memory_mib(os.getpid()), True),
+    Quantity("descriptors of the driver", "", 1, lambda seen: _descriptors(os.getpid())),
+    Quantity("threads of the driver", "", 1, lambda seen: len(os.listdir("/proc/self/task"))),
+    Quantity("memory of the link emulator", "MiB", 0.1, lambda seen: max(seen.emulator.memory, default=0), True),
+    Quantity("descriptors of the link emulator", "", 1, lambda seen: max(seen.emulator.descriptors, default=0)),
+    Quantity("memory of the engine", "MiB", 0.25, lambda seen: sum(map(_memory_mib, seen.engines)), True),
+    Quantity("descriptors of the engine", "", 4, lambda seen: sum(map(_descriptors, seen.engines))),
+    Quantity("memory in use on the machine", "MiB", 0.05, lambda seen: _used_mib(), True),
+    Quantity("network namespaces", "", 0, lambda seen: len(snapshot()["namespaces"])),
+    Quantity("cgroups", "", 4, lambda seen: sum(len(folders) for _, folders, _ in os.walk("/sys/fs/cgroup"))),
+    Quantity("disk of the cache", "MiB", 0.01, lambda seen: _disk_mib(assets.own()), True),
+    Quantity("disk of the engine", "MiB", 0.05, lambda seen: _disk_mib(engine.client().info()["DockerRootDir"]), True),
+    Quantity("disk of a run's directory", "KiB", 0.5, lambda seen: _disk_mib(seen.result.directory) * 1024, True),
+    Quantity("time of a run", "s", 0.25, lambda seen: seen.seconds, True),
 )
 # The kernel keeps the memory cgroups of removed containers while the page cache holds pages of theirs, so these are
 # counted once before and once after all runs, with the page cache dropped (README.md, Memory cgroups).
-CGROUPS_KEPT = Quantity("memory cgroups in /proc/cgroups, page cache dropped", "", 4)
+CGROUPS_KEPT = Quantity("memory cgroups in /proc/cgroups, page cache dropped", "", 4, lambda _: _cgroups_kept())
 
 
 def one_run(topology: str, out: Path) -> dict[str, Any]:
@@ -126,21 +131,7 @@ def one_run(topology: str, out: Path) -> dict[str, Any]:
     return {"topology": topology, "failed": result.failed, **measured}
 
 
-@dataclass(frozen=True)
-class Growth:
-    """A quantity at the start and at the end of a soak: medians, and the bound that follows from the start."""
-
-    quantity: Quantity
-    first: float
-    last: float
-    bound: float
-
-    @property
-    def is_over(self) -> bool:
-        return self.last > self.bound
-
-
-def growth(quantity: Quantity, runs: Sequence[dict[str, Any]]) -> Growth:
+def growth(quantity: Quantity, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Compare the first quarter of the runs with the last, topology by topology, so that both have the same mixture.
 
     The bound is the first median plus the spread (largest less smallest) of a topology's first values, the largest of
@@ -153,26 +144,28 @@ def growth(quantity: Quantity, runs: Sequence[dict[str, Any]]) -> Growth:
         firsts.append(statistics.median(values[:quarter]))
         lasts.append(statistics.median(values[-quarter:]))
         spread = max(spread, max(values[:quarter]) - min(values[:quarter]))
-    first, last = statistics.mean(firsts), statistics.mean(lasts)
-    slack = quantity.slack * first if quantity.relative else quantity.slack
-    return Growth(quantity, first, last, first + spread + slack)
+    return quantity.compared(statistics.mean(firsts), statistics.mean(lasts), spread)
 
 
-def soak(minutes: float, out: Path) -> tuple[list[dict[str, Any]], Growth]:
+def has_grown(found: dict[str, Any]) -> bool:
+    return bool(found["last"] > found["bound"])
+
+
+def soak(minutes: float, out: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Runs until the time is over, and a warm-up of each topology before, which does not count.
 
     Returns what was measured after each run, and what is measured only before and after them all.
     """
     for topology in TOPOLOGIES:
         one_run(topology, out)
-    before = _cgroups_kept()
+    before = CGROUPS_KEPT.measure(None)
     runs: list[dict[str, Any]] = []
     deadline = time.monotonic() + 60 * minutes
     while time.monotonic() < deadline or len(runs) < _LEAST_RUNS:
         for topology in TOPOLOGIES:
             runs.append(one_run(topology, out))
             print(f"{len(runs):>4}  {topology:<12} {runs[-1]['time of a run']:.1f} s", flush=True)
-    return runs, Growth(CGROUPS_KEPT, before, _cgroups_kept(), before + CGROUPS_KEPT.slack)
+    return runs, CGROUPS_KEPT.compared(before, CGROUPS_KEPT.measure(None))
 
 
 def main() -> int:
@@ -184,16 +177,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="soak-", dir="/var/tmp") as folder:
         runs, cgroups = soak(minutes, Path(folder) / "out.csv")
     left = left_over(before)
-    found = [*(growth(quantity, runs) for quantity in QUANTITIES), cgroups]
-    quantities = [
-        {"name": g.quantity.name, "unit": g.quantity.unit, "first": g.first, "last": g.last, "bound": g.bound}
-        for g in found
-    ]
+    quantities = [*(growth(quantity, runs) for quantity in QUANTITIES), cgroups]
     values = {"minutes": minutes, "runs": len(runs), "quantities": quantities}
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps({**values, "every_run": runs}, indent=1) + "\n")
-    grown = [g for g in found if g.is_over]
-    problems = [f"{g.quantity.name} grew from {g.first:.1f} to {g.last:.1f}, over {g.bound:.1f}" for g in grown]
+    problems = [
+        "{name} grew from {first:.1f} to {last:.1f}, over {bound:.1f}".format(**found)
+        for found in quantities
+        if has_grown(found)
+    ]
     problems += [f"run {n} on {run['topology']} failed" for n, run in enumerate(runs, 1) if run["failed"]]
     problems += [f"left behind: {kind} {sorted(names)}" for kind, names in left.items()]
     print(table(values))

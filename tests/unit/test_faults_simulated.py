@@ -19,7 +19,7 @@ from containernet_env.stores.etcd import EtcdCluster, EtcdMember
 from tests.faults.document import DOCUMENT, between, fault_table
 from tests.faults.faults import FAULTS as STRIKES
 from tests.faults.simulated import FAULTS, carry_out, events_of_sites, strike_anywhere
-from tests.faults.soak import QUANTITIES, TOPOLOGIES, growth
+from tests.faults.soak import QUANTITIES, TOPOLOGIES, growth, has_grown
 from tests.faults.table import FAULTS as PROMISES
 from tests.faults.table import FINISHED, MOMENTS, REAL, SCENARIOS, TEAR_DOWN, WRITE, Cell, Promise, cells
 from tests.simulated_time import LONG, chosen
@@ -150,4 +150,4 @@ def test_what_grows_with_every_run_has_grown_and_the_spread_of_the_start_has_not
     for quantity in QUANTITIES:
         for values, is_over in (([100, 103, 102, 101, 100, 103, 102, 103], False), (range(100, 340, 20), True)):
             runs = [{"topology": topology, quantity.name: value} for value in values for topology in TOPOLOGIES]
-            assert growth(quantity, runs).is_over is is_over, quantity
+            assert has_grown(growth(quantity, runs)) is is_over, quantity
