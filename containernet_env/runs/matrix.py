@@ -78,7 +78,7 @@ class Matrix:
         self,
         target: Target,
         leave: Leave,
-        observer: Observer | None = None,
+        observer: Observer,
         keep_probe: KeepProbe = lambda probe, outcome: None,
         alone: bool = False,
         advised: Callable[[ScenarioOutcome], ScenarioOutcome] = lambda outcome: outcome,
@@ -95,11 +95,11 @@ class Matrix:
         self.cluster = 0
         self.move_to(target, observer)
 
-    def move_to(self, target: Target, observer: Observer | None = None) -> None:
+    def move_to(self, target: Target, observer: Observer) -> None:
         """Run the following scenarios on this target: on new data, under its own leader."""
         self.cluster += 1
         self._target, self._planned, self._dilation = target, target.emulated.scenarios, target.emulated.dilation
-        self._observer = observer or Observer(target)
+        self._observer = observer
         self._members = MemberWatch(target.cluster.pings)
         self._follower = Follower(target, self._silent_members)
         self.loaded, self.reused = target.loaded, target.reused
@@ -341,7 +341,7 @@ class Matrix:
         yield from findings.network_findings(outcome.network, latency_s, killed)
         if outcome.network is None and self._target.net is not None and self._target.failure is None:
             yield Finding("counters", "unknown", "the links' counters could not be read")
-        if usage is None and load is not None and self._observer.samples:
+        if usage is None and load is not None:
             yield Finding("usage", "unknown", "what hosts, links and machine used could not be read")
         yield from findings.machine_findings(real.machine, real.load, self._target.capacity, self._dilation)
         yield from findings.store_findings(outcome.store)

@@ -134,9 +134,9 @@ class Observer:
     """
 
     _target: Target
-    _sampler: Sampler | None = None
-    _keep_profile: KeepProfile = lambda folder, name, content: None
-    _keep_history: KeepHistory = lambda name, content: None
+    _sampler: Sampler
+    _keep_profile: KeepProfile
+    _keep_history: KeepHistory
 
     def __post_init__(self) -> None:
         options = self._target.plan.options
@@ -149,20 +149,13 @@ class Observer:
         self._rtts: Mapping[str, Sequence[int]] = {}
         self._number = 0
 
-    @property
-    def samples(self) -> bool:
-        """Whether it can observe resource usage."""
-        return self._sampler is not None
-
     def start(self) -> None:
-        if self._sampler is not None:
-            self._sampler.start()
+        self._sampler.start()
 
     def close(self) -> None:
         """Release all resources. Idempotent."""
         self._end_profiling()
-        if self._sampler is not None:
-            self._sampler.close()
+        self._sampler.close()
 
     def prepare(self, leader: str | None, scenario: Scenario) -> None:
         """A scenario is about to begin; ``leader`` if it is known."""
@@ -179,12 +172,10 @@ class Observer:
     def begin(self) -> None:
         if self._profiling is not None:
             self._profiling.begin()
-        if self._sampler is not None:
-            self._sampler.begin()
+        self._sampler.begin()
 
     def end(self) -> None:
-        if self._sampler is not None:
-            self._usage = self._sampler.end()
+        self._usage = self._sampler.end()
         if self._profiling is not None:
             self._profiling.end()
 

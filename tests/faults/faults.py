@@ -20,7 +20,7 @@ from containernet_env.results.columns import COLUMNS, NOT_APPLICABLE
 from tests.deadline import HANG_S, eventually
 from tests.faults.files import FILLING, MEMBERS, topology
 from tests.faults.harness import Run
-from tests.faults.strikes import STRIKES, Fault, Strike, targets
+from tests.faults.strikes import STRIKES, Fault, Strike, once, targets
 
 # --- files -------------------------------------------------------------------------------------------------------
 
@@ -132,11 +132,9 @@ def _output_to(opened: Callable[[], tuple[int, ...]]) -> Strike:
 _FEW = 2
 
 
-def _few_descriptors(run: Run) -> Fault:
-    yield
+def _few_descriptors(run: Run) -> None:
     held = len(os.listdir(f"/proc/{run.driver}/fd"))
     resource.prlimit(run.driver, resource.RLIMIT_NOFILE, (held + _FEW, held + _FEW))
-    yield
 
 
 def _few_processes(run: Run) -> Fault:
@@ -233,7 +231,7 @@ FAULTS: dict[str, Strike] = {
     "stdout-full": _output_to(lambda: (os.open("/dev/full", os.O_WRONLY | os.O_CLOEXEC),)),
     "stdout-pipe-closed": _output_to(os.pipe),
     "terminal-lost": _output_to(pty.openpty),
-    "few-descriptors": _few_descriptors,
+    "few-descriptors": once(_few_descriptors),
     "few-processes": _few_processes,
     "memory-pressure": _memory_pressure,
     "names-like-ours": _names_like_ours,

@@ -46,7 +46,7 @@ from containernet_env.setup.images import Images
 from tests import simulated_time
 from tests.faults.files import Files, check_kept, check_next, topology
 from tests.faults.machine import Machine, Popen, Process
-from tests.faults.strikes import STRIKES, Fault, Strike, engine_struck, follower_of
+from tests.faults.strikes import STRIKES, Fault, Strike, engine_struck, follower_of, once
 from tests.faults.table import BEGINNINGS, BRING_UP, ENDS, FINISHED, PROOF, SCENARIOS, TEAR_DOWN, Cell
 from tests.simulated_time import EPOCH_NS, World
 from tests.unit.fakes import FakeEmulator
@@ -284,12 +284,6 @@ def _out_refused(number: int) -> Strike:
     return fault
 
 
-def _etcd_full(run: Run) -> Fault:
-    yield
-    run.machine.store.members[follower_of(run)].disk_full = True
-    yield
-
-
 def _stdout_ends(number: int, at_once: bool = False) -> Strike:
     """Standard output fails from the start, or from the moment on, as ``cli.output.Output`` meets it."""
 
@@ -352,7 +346,7 @@ FAULTS: dict[str, Strike] = {
     "engine-stop": engine_struck("pause"),
     "out-full": _out_refused(errno.ENOSPC),
     "out-immutable": _out_refused(errno.EPERM),
-    "etcd-full": _etcd_full,
+    "etcd-full": once(lambda run: setattr(run.machine.store.members[follower_of(run)], "disk_full", True)),
     "stdout-closed": _stdout_ends(errno.EBADF, at_once=True),
     "stdout-full": _stdout_ends(errno.ENOSPC, at_once=True),
     "stdout-pipe-closed": _stdout_ends(errno.EPIPE),

@@ -33,22 +33,23 @@ def targets(run: Any, who: str) -> list[Any]:
     return [run.wait_for_target(partial(run.host, name)) for name in names.get(who, [run.leader, follower])]
 
 
-def _driver_gets(signum: int) -> Strike:
+def once(strike: Callable[[Any], object]) -> Strike:
+    """Nothing is set up, and nothing put back."""
+
     def fault(run: Any) -> Fault:
         yield
-        run.get_signal(signum)
+        strike(run)
         yield
 
     return fault
+
+
+def _driver_gets(signum: int) -> Strike:
+    return once(lambda run: run.get_signal(signum))
 
 
 def _killed(who: str) -> Strike:
-    def fault(run: Any) -> Fault:
-        yield
-        run.send(targets(run, who), signal.SIGKILL)
-        yield
-
-    return fault
+    return once(lambda run: run.send(targets(run, who), signal.SIGKILL))
 
 
 def _stopped(who: str, seconds: float | None = None) -> Strike:
@@ -84,17 +85,6 @@ def engine_struck(verb: str) -> Strike:
             run.own_engine.start()
         status, text = run.tool("clean")
         assert status == 0 and run.own_engine.containers() == set(), text
-
-    return fault
-
-
-def _once(strike: Callable[[Any], object]) -> Strike:
-    """Nothing is set up, and nothing put back."""
-
-    def fault(run: Any) -> Fault:
-        yield
-        strike(run)
-        yield
 
     return fault
 
@@ -137,13 +127,13 @@ STRIKES: dict[str, Strike] = {
     "engine-term": engine_struck("terminate"),
     "engine-kill": engine_struck("kill"),
     "containerd-kill": engine_struck("kill_containerd"),
-    "out-removed": _once(lambda run: run.files.out.unlink()),
-    "out-folder-removed": _once(lambda run: shutil.rmtree(run.files.out.parent)),
-    "record-is-a-file": _once(_record_is_a_file),
+    "out-removed": once(lambda run: run.files.out.unlink()),
+    "out-folder-removed": once(lambda run: shutil.rmtree(run.files.out.parent)),
+    "record-is-a-file": once(_record_is_a_file),
     "clock-forward": _clock_moved(3600.0),
     "clock-back": _clock_moved(-3600.0),
-    "config-edited": _once(_config_edited),
-    "second-run": _once(_second_run),
+    "config-edited": once(_config_edited),
+    "second-run": once(_second_run),
 }
 for _who in ("emulator", "server", "client", "follower", "leader", "two-members"):
     STRIKES[f"{_who}-kill"] = _killed(_who)

@@ -13,9 +13,7 @@ import pytest
 from containernet_env import cli
 from containernet_env.base import assets, clock
 from containernet_env.runs import lock
-from containernet_env.runs import measure as measure_module
 from containernet_env.runs.load import Answer
-from containernet_env.runs.observer import Observer
 from containernet_env.runs.sweep import worker
 from tests.unit.fakes import GOOD, on_fakes
 
@@ -47,6 +45,5 @@ def main(address: str, place: Path, *more: str) -> None:
     patch.setattr(worker, "require_root", lambda: None)
     patch.setattr(lock, "PATH", place / "lock")
     patch.setattr(assets, "own", lambda: place)
-    patch.setattr(measure_module, "Observer", lambda testbed, *_: Observer(testbed))
     patch.setattr(platform, "node", lambda: place.name)
     cli.main(["worker", address, *more])

@@ -35,7 +35,7 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import NetworkProof
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.model.search import Probe
-from containernet_env.model.usage import Leadership, StoreActivity
+from containernet_env.model.usage import Consumers, Leadership, StoreActivity, Usage
 from containernet_env.results.columns import RunFacts, row_of
 from containernet_env.results.run_files import LinkFacts, Proof
 from containernet_env.runs import machine
@@ -46,6 +46,7 @@ from containernet_env.runs.clean import Leftovers
 from containernet_env.runs.load import Answer, Progress
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.measure import measure
+from containernet_env.runs.observer import Observer
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.reuse import Change
 from containernet_env.runs.target import Loader, Target
@@ -479,6 +480,16 @@ class Notes(Silent):
         self.notes.append(text)
 
 
+UNUSED: Any = SimpleNamespace(
+    start=lambda: None, begin=lambda: None, end=lambda: Usage(0, Consumers()), close=lambda: None
+)
+"""In the place of a sampler: nothing is used, so how busy this machine is decides no verdict."""
+
+
+def observing(target: Any, sampler: Any = UNUSED, keep_profile: Any = None) -> Observer:
+    return Observer(target, sampler, keep_profile, lambda name, content: None)
+
+
 class FakeTarget(Target):
     """Of three members, with nothing behind it."""
 
@@ -546,6 +557,7 @@ class Bench:
         self.matrix = Matrix(
             self.target,
             lambda outcome: self.leave(outcome),
+            observing(self.target),
             keep_probe=lambda probe, outcome: self.probes.append((probe, outcome)),
         )
 
@@ -703,9 +715,8 @@ def on_fakes(monkeypatch: Patch) -> Beds:
     monkeypatch.setattr(measure_module, "ready_images", lambda *of: Images(member="e", benchmark="b"))
     monkeypatch.setattr(measure_module.clean, "remove_leftovers", lambda: Leftovers((), ()))
     monkeypatch.setattr(measure_module, "keep_costs", lambda *_: None)  # this machine's own file stays as it is
-    # How busy this machine is decides no verdict.
     monkeypatch.setattr(measure_module, "AllUse", lambda *_: None)
-    monkeypatch.setattr(measure_module, "Sampler", lambda *_: None)
+    monkeypatch.setattr(measure_module, "Sampler", lambda *_: UNUSED)
     monkeypatch.setattr(machine, "facts", lambda: MACHINE)
     monkeypatch.setattr(manifest_module.images, "digest", lambda tag: f"sha256:{tag}")
     monkeypatch.setattr(manifest_module, "program_facts", lambda: PROGRAM)

@@ -28,7 +28,7 @@ from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import Leadership
 from containernet_env.runs.matrix import Matrix
 from tests.simulated_time import World, chosen, struck_everywhere
-from tests.unit.fakes import GOOD, Bench, Patch, events, on_fakes, raising, read, rows, run, write
+from tests.unit.fakes import GOOD, Bench, Patch, events, observing, on_fakes, raising, read, rows, run, write
 
 MS = 1_000_000
 
@@ -153,7 +153,7 @@ def test_a_run_that_begins_with_a_slow_load_of_the_data_set_shows_its_progress()
     bench = Bench(read("r"))
     bench.server.answer(lambda: clock.sleep(1))
     bench.target.progress = TerminalProgress(Console(file=io.StringIO()))
-    Matrix(bench.target, bench.outcomes.append).run()
+    Matrix(bench.target, bench.outcomes.append, observing(bench.target)).run()
     assert [outcome.error for outcome in bench.outcomes] == [None]
 
 

@@ -29,7 +29,7 @@ from containernet_env.runs.load import Answer, Progress
 from containernet_env.stores.cluster import NEAR, Waits
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop
-from tests.unit.fakes import GOOD, MEMBERS, Bench, FakeCluster, read, result_of, write
+from tests.unit.fakes import GOOD, MEMBERS, Bench, FakeCluster, observing, read, result_of, write
 
 pytestmark = pytest.mark.simulated(seeds=5)
 
@@ -404,7 +404,7 @@ def test_a_second_cluster_goes_on_where_the_first_one_was_lost() -> None:
     assert bench.matrix.run(2)
     lost = "etcd1 was OOM-killed; etcd2 was OOM-killed"
     bench.target.cluster = FakeCluster()
-    bench.matrix.move_to(bench.target)
+    bench.matrix.move_to(bench.target, observing(bench.target))
     assert not bench.matrix.run(4)
     assert bench.errors() == [f"{lost}; no answer", f"not run: {lost}", "-", "-"]
     assert [row["Cluster"] for row in bench.rows()] == ["1", "-", "2", "2"]

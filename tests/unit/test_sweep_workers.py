@@ -30,11 +30,9 @@ from containernet_env.base.errors import Interrupted, MissingRequirementError, R
 from containernet_env.base.work import Stop
 from containernet_env.cli.sweep import certs_command, sweep_command, worker_command
 from containernet_env.results.files import check
-from containernet_env.runs import measure as measure_module
 from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.runs.load import Answer
 from containernet_env.runs.measure import require_root
-from containernet_env.runs.observer import Observer
 from containernet_env.runs.sweep import worker, workers
 from containernet_env.runs.sweep.design import Bed, design
 from containernet_env.runs.sweep.jobs import Course, Job, Roster
@@ -213,8 +211,6 @@ class Cluster:
             self.server.behave = dask.here.answer
 
         monkeypatch.setattr(FakeTestbed, "__init__", made)
-        # What this machine does meanwhile is no part of these tests.
-        monkeypatch.setattr(measure_module, "Observer", lambda bed, *_: Observer(bed))
         monkeypatch.setattr(os, "fsync", lambda fd: None)
         monkeypatch.setattr(platform, "node", lambda: dask.here.name)
         monkeypatch.setattr(assets, "make", lambda: dask.here.folder)
