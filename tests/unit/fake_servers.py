@@ -164,7 +164,10 @@ class FakeHost:
         return self.ended is None
 
     def ending(self, words: LastWords = last_words) -> str | None:
-        return self.ended and with_words(self.ended, words(self.log or "", False), killed=False)
+        if self.ended is None:
+            return None
+        killed = "kill" in self.ended
+        return with_words(self.ended, words(self.log or "", killed), killed)
 
     def logs(self, tail: int = 20) -> str:
         if self.log is None:

@@ -18,7 +18,7 @@ import pytest
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.files import root_of
-from containernet_env.base.programs import with_words
+from containernet_env.base.programs import LastWords, last_words
 from containernet_env.base.work import Stop
 from containernet_env.config.plan import Plan
 from containernet_env.hosts import container, engine, netns
@@ -36,6 +36,7 @@ from containernet_env.runs.sweep.design import design
 from containernet_env.runs.testbed import Standing
 from containernet_env.stores.cluster import MemberPlace
 from containernet_env.stores.etcd import EtcdCluster, EtcdMember
+from tests.unit.fake_servers import FakeHost
 from tests.unit.fakes import CONFIG, Patch, make_bed, raising, write
 from tests.unit.test_network_proof import FakeGate
 
@@ -153,25 +154,17 @@ def test_an_emulator_whose_own_test_failed_proves_no_network(bed: Any) -> None:
     assert bed.gate is None  # nothing was measured
 
 
-class Host:
-    """A host of the network's whose first process may have ended; `ended` is how."""
+class Host(FakeHost):
+    """One whose first process counts as ended only from a look on."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.pid, self.log = name, 4194304, ""  # above the kernel's largest pid
-        self.ended: str | None = None
+        super().__init__(name, 4194304)  # above the kernel's largest pid
         self.looked = self.ends_at_look = 0
         self.limited: list[tuple[int | None, int]] = []
 
-    @property
-    def alive(self) -> bool:
-        return self.ended is None
-
-    def ending(self, words: Any) -> str | None:
+    def ending(self, words: LastWords = last_words) -> str | None:
         self.looked += 1
-        if self.looked < self.ends_at_look or self.ended is None:
-            return None
-        killed = "kill" in self.ended
-        return with_words(self.ended, words(self.log, killed), killed)
+        return None if self.looked < self.ends_at_look else super().ending(words)
 
     def limit_cpu(self, quota_us: int | None, period_us: int) -> None:
         self.limited.append((quota_us, period_us))
