@@ -96,24 +96,24 @@ class Simulation(World):
 
     def _names(self) -> dict[str, Any]:
         names = super()._names()
-        thread, now_ns = names["Thread"], names["monotonic_ns"]
-
-        def started(*args: Any, **kwargs: Any) -> Any:
-            made = thread(*args, **kwargs)
-            start = made.start
-
-            def start_or_fail() -> None:
-                if self.machine.no_threads:
-                    raise RuntimeError("can't start new thread")
-                start()
-
-            made.start = start_or_fail
-            return made
 
         def wall_ns() -> int:
-            return EPOCH_NS + self.machine.wall_offset_ns + int(now_ns())
+            return EPOCH_NS + self.machine.wall_offset_ns + int(names["monotonic_ns"]())
 
-        return names | {"Thread": started, "time_ns": wall_ns, "time": lambda: wall_ns() / 1e9}
+        return names | {"Thread": partial(Thread, self), "time_ns": wall_ns, "time": lambda: wall_ns() / 1e9}
+
+
+class Thread(simulated_time.Thread):
+    """One that may not start for want of processes."""
+
+    def __init__(self, simulation: Simulation, *args: Any, **kwargs: Any) -> None:
+        super().__init__(simulation, *args, **kwargs)
+        self._machine = simulation.machine
+
+    def start(self) -> None:
+        if self._machine.no_threads:
+            raise RuntimeError("can't start new thread")
+        super().start()
 
 
 @cache

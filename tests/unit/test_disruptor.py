@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -22,11 +22,14 @@ SITES = Targets(("etcd1", "etcd2", "etcd3"), {"eu": ("etcd1", "etcd2"), "us": ("
 
 
 class Course:
-    """A disruptor on fakes; the load begins when it is started."""
+    """A disruptor on fakes; the load begins when it is started. ``traced``: the hosts whose links have traces."""
 
-    def __init__(self, *events: Disruption, seed: str = "1", links_at_once: bool = True) -> None:
+    def __init__(
+        self, *events: Disruption, seed: str = "1", links_at_once: bool = True, traced: Sequence[str] = ()
+    ) -> None:
         self.cluster = FakeCluster()
         self.faults = FakeFaults(self.cluster, links_at_once, SITES)
+        self.faults.traced = tuple(Link(name, "s1", LinkSpec()) for name in traced)
         self.told: list[ExecutedEvent] = []
         self.broken: str | None = None
         self.began_ns: int | None = None
@@ -299,8 +302,7 @@ def test_a_dead_member_is_neither_killed_again_nor_is_its_death_expected_nor_its
 
 
 def test_traces_begin_with_the_load_and_end_with_it() -> None:
-    course = Course(event("kill", "etcd2", 30, for_ns=10 * MS))
-    course.faults.traced = (Link("etcd2", "s1", LinkSpec()), Link("benchmark", "s1", LinkSpec()))
+    course = Course(event("kill", "etcd2", 30, for_ns=10 * MS), traced=["etcd2", "benchmark"])
     done = course.run(3)
     began_ns = course.began_ns
     assert course.verbs == [
@@ -318,17 +320,14 @@ def test_traces_begin_with_the_load_and_end_with_it() -> None:
 
 
 def test_without_a_load_no_trace_begins() -> None:
-    course = Course()
-    course.faults.traced = (Link("etcd2", "s1", LinkSpec()),)
+    course = Course(traced=["etcd2"])
     course.disruptor.start()
     assert course.disruptor.end().executed == () and course.verbs == []
 
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_trace_that_does_not_end_with_its_scenario_ends_the_testbed(whole: bool) -> None:
-    course = Course()
-    course.faults.traced = (Link("etcd2", "s1", LinkSpec()),)
-    course.to(1)
+    course = Course(traced=["etcd2"]).to(1)
     course.faults.refused["follow"] = "the link emulator does not answer"
     done = course.disruptor.end(whole)
     assert course.faults.given_up == (
@@ -338,8 +337,7 @@ def test_a_trace_that_does_not_end_with_its_scenario_ends_the_testbed(whole: boo
 
 
 def test_a_trace_that_did_not_begin_is_missed() -> None:
-    course = Course()
-    course.faults.traced = (Link("etcd2", "s1", LinkSpec()),)
+    course = Course(traced=["etcd2"])
     course.faults.refused["follow"] = "refused"
     course.to(1)
     course.faults.refused.clear()

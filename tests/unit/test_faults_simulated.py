@@ -6,7 +6,6 @@ The table of faults is whole, what strikes real and simulated runs covers it, an
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +24,7 @@ from tests.faults.table import FINISHED, MOMENTS, REAL, SCENARIOS, TEAR_DOWN, WR
 from tests.simulated_time import LONG, chosen
 
 SEEDS = 20 if LONG else 1
-"""For each cell; ``CONTAINERNET_ENV_SEED`` takes others."""
+"""For each cell; ``CONTAINERNET_ENV_SEED`` takes others, from that one on."""
 
 ANYWHERE = 200 if LONG else 1
 """Likewise, of each fault that strikes at any step."""
@@ -55,46 +54,37 @@ BESIDES = [
 CELLS = [cell for cell in cells() if cell.promise is not None and cell.fault in FAULTS]
 
 
-def for_each_seed(number: int, folder: Path, run: Callable[[Path, int], None]) -> None:
-    for seed in chosen(number):
-        try:
-            run(folder / str(seed), seed)
-        except BaseException as error:
-            error.add_note(f"seed {seed}: CONTAINERNET_ENV_SEED={seed} replays it")
-            raise
-
-
+@pytest.mark.parametrize("seed", chosen(SEEDS))
 @pytest.mark.parametrize("cell", [*CELLS, *BESIDES], ids=lambda cell: cell.name)
-def test_fault(cell: Cell, tmp_path: Path) -> None:
-    for_each_seed(SEEDS, tmp_path, lambda folder, seed: carry_out(cell, folder, seed))
+def test_fault(cell: Cell, seed: int, tmp_path: Path) -> None:
+    carry_out(cell, tmp_path, seed)
 
 
+@pytest.mark.parametrize("seed", chosen(ANYWHERE))
 @pytest.mark.parametrize(
     ("fault", "preempt"), [*((fault, 0.0) for fault in STRIKE_ANYWHERE), ("driver-int", 0.01), ("driver-kill", 0.01)]
 )
-def test_a_run_is_struck_anywhere(fault: str, preempt: float, tmp_path: Path) -> None:
-    for_each_seed(ANYWHERE, tmp_path, lambda folder, seed: strike_anywhere(fault, folder, seed, preempt))
+def test_a_run_is_struck_anywhere(fault: str, preempt: float, seed: int, tmp_path: Path) -> None:
+    strike_anywhere(fault, tmp_path, seed, preempt)
 
 
-def test_events_of_sites_and_pairs(tmp_path: Path) -> None:
-    def run(folder: Path, seed: int) -> None:
-        said, (row,), done, requests = events_of_sites(folder, seed)
-        assert row["EventsDone"] == (
-            "partition eu | us asia at 0.300 s; heal eu | us asia at 1.500 s; delay eu>us at 1.800 s; "
-            "link down eu-us at 1.900 s; reset eu>us at 2.100 s; link up eu-us at 2.200 s"
-        )
-        between = {item["verb"]: item["apart"] for item in done if item["apart"]}
-        assert between == {"partition": [[["etcd1"], ["etcd2", "etcd3"]]]}
-        assert requests == [
-            *("partition  [[etcd1-eth0], [etcd2-eth0, etcd3-eth0]]", "heal "),
-            *("set_link eu-us 20 1", "link_state eu-us False"),
-            *("set_link eu-us 1 1", "link_state eu-us True", "set_link eu-us 1 1"),
-        ]
-        # The leader of a majority stays, and an election without one is explained.
-        led, term = row["LeaderAtStart"], int(row["TermAtEnd"]) - int(row["TermAtStart"])
-        assert (row["Valid"], row["Error"], term > 0) == ("yes", FINISHED, led == "etcd1"), said
-
-    for_each_seed(max(4, SEEDS), tmp_path, run)
+@pytest.mark.parametrize("seed", chosen(max(4, SEEDS)))
+def test_events_of_sites_and_pairs(seed: int, tmp_path: Path) -> None:
+    said, (row,), done, requests = events_of_sites(tmp_path, seed)
+    assert row["EventsDone"] == (
+        "partition eu | us asia at 0.300 s; heal eu | us asia at 1.500 s; delay eu>us at 1.800 s; "
+        "link down eu-us at 1.900 s; reset eu>us at 2.100 s; link up eu-us at 2.200 s"
+    )
+    between = {item["verb"]: item["apart"] for item in done if item["apart"]}
+    assert between == {"partition": [[["etcd1"], ["etcd2", "etcd3"]]]}
+    assert requests == [
+        *("partition  [[etcd1-eth0], [etcd2-eth0, etcd3-eth0]]", "heal "),
+        *("set_link eu-us 20 1", "link_state eu-us False"),
+        *("set_link eu-us 1 1", "link_state eu-us True", "set_link eu-us 1 1"),
+    ]
+    # The leader of a majority stays, and an election without one is explained.
+    led, term = row["LeaderAtStart"], int(row["TermAtEnd"]) - int(row["TermAtStart"])
+    assert (row["Valid"], row["Error"], term > 0) == ("yes", FINISHED, led == "etcd1"), said
 
 
 @pytest.mark.simulated

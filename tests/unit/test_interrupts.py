@@ -200,13 +200,9 @@ def interrupted_matrix(world: World) -> None:
     assert world.threads == [], "each ends by itself"
 
 
-@pytest.mark.parametrize("seed", chosen(1))
-def test_a_matrix_with_events_at_each_step(seed: int) -> None:
-    assert struck_everywhere(interrupted_matrix, press, seed) > 100
-
-
-def test_a_matrix_with_events_between_any_two_lines() -> None:
-    assert struck_everywhere(interrupted_matrix, press, preempt=LINES, every=53) > 2000
+@pytest.mark.parametrize(("preempt", "every", "steps"), [(0.0, 1, 100), (LINES, 53, 2000)], ids=["steps", "lines"])
+def test_a_matrix_with_events(preempt: float, every: int, steps: int) -> None:
+    assert struck_everywhere(interrupted_matrix, press, chosen(1)[0], preempt, every) > steps
 
 
 @pytest.mark.parametrize(("preempt", "every"), [(0.0, 17), (LINES, 9001)], ids=["steps", "lines"])
