@@ -21,8 +21,6 @@ from containernet_env.base.errors import RunError
 from containernet_env.base.work import Stop
 from containernet_env.cli.terminal import StopSignals
 from containernet_env.config.plan import Plan, PlannedScenario, PlanOptions
-from containernet_env.config.planning import build_plan
-from containernet_env.config.topologies import load_config
 from containernet_env.hosts import netns
 from containernet_env.hosts.container import SyncTimes
 from containernet_env.hosts.counters import Pids
@@ -55,7 +53,7 @@ from containernet_env.setup.images import Images
 from containernet_env.stores.cluster import NEAR
 from containernet_env.stores.store import LoadTerms
 from tests.unit.answers import closed_loop
-from tests.unit.manifests import LINKS, MACHINE, PROGRAM, plan_of
+from tests.unit.manifests import LINKS, MACHINE, PROGRAM, bare_plan, plan_of
 
 Patch = pytest.MonkeyPatch
 MEMBERS = ("etcd1", "etcd2", "etcd3")
@@ -587,11 +585,10 @@ class Bench:
 def make_bed(monkeypatch: Patch, plan: Plan | None = None) -> Any:
     """A testbed on a fake network; ``events`` has the kind and text of each event, ``proofs`` each proof."""
     monkeypatch.setattr(testbed_module.engines, "create", lambda plan: FakeNet())
-    plan = plan or build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=2))
     events: list[tuple[str, str]] = []
     proofs: list[Proof] = []
     made: Any = Testbed(
-        plan,
+        plan or bare_plan(),
         Images(member="e", benchmark="b"),
         Notes(),
         on_proof=proofs.append,

@@ -69,6 +69,11 @@ def plan_of(config: Path = CONFIG, only: tuple[str, ...] = ("read-*-50x1x1",), r
     return build_plan(load_config(config), load_scenarios(QUICK_SCENARIOS), options)
 
 
+def bare_plan(**options: Any) -> Plan:
+    """Of ``CONFIG`` without scenarios."""
+    return build_plan(load_config(CONFIG), None, PlanOptions(**{"machine_cores": 2} | options))
+
+
 def manifest(plan: Plan | None = None, **changes: Any) -> Manifest:
     plan = plan or plan_of()
     topology, scenarios = (

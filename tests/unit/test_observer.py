@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import threading
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import Interrupted, UsageError
-from containernet_env.config.plan import Plan, PlanOptions, config_hash
-from containernet_env.config.planning import build_plan
-from containernet_env.config.topologies import load_config
+from containernet_env.config.plan import config_hash
 from containernet_env.hosts.counters import AllUse
 from containernet_env.hosts.sampler import Sampler
 from containernet_env.model.usage import Consumers, Consumption, MemberActivity, StoreActivity, Usage
@@ -24,6 +23,7 @@ from containernet_env.runs.load import Answer
 from containernet_env.runs.prepare import kept_off, other_cores, prepare
 from containernet_env.stores.profiling import Profile
 from tests.unit.fakes import CONFIG, Bench, observing, on_fakes, result_of, run, write
+from tests.unit.manifests import bare_plan
 from tests.unit.test_flame import APART, PACKED, made
 
 USED = Usage(10**9, Consumers(machine=Consumption(cpu_ns=5)))
@@ -176,10 +176,7 @@ def test_the_driver_and_its_threads_use_the_other_cores_and_get_all_back() -> No
         assert os.sched_getaffinity(0) == before
 
 
-def plan_with(**options: Any) -> Plan:
-    return build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=4, **options))
-
-
+plan_with = partial(bare_plan, machine_cores=4)
 CORE: dict[str, Any] = {"links_cpu": 1, "other_cores": (0, 2, 3)}
 
 

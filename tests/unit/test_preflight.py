@@ -12,20 +12,13 @@ import mininet.net
 import pytest
 
 from containernet_env.base.errors import MissingRequirementError, UsageError
-from containernet_env.config.plan import Plan, PlanOptions
-from containernet_env.config.planning import build_plan
-from containernet_env.config.topologies import load_config
 from containernet_env.containernet import engines
 from containernet_env.results import run_directory
 from containernet_env.results.csv_file import FORMS, ResultsFile
 from containernet_env.runs import preflight
+from tests.unit.manifests import bare_plan
 
-CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
 OURS = ",".join(FORMS[0])
-
-
-def plan_of(**options) -> Plan:
-    return build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=2, **options))
 
 
 @pytest.fixture(autouse=True)
@@ -68,33 +61,33 @@ def test_what_is_left_to_the_run_is_one_sentence(kernel, options, untold):
     engine = "whether the Docker engine and its images are ready"
     if untold:
         with pytest.raises(MissingRequirementError, match="no netem"):
-            preflight.preflight(plan_of(**options))
+            preflight.preflight(bare_plan(**options))
     else:
-        assert preflight.preflight(plan_of(**options)) == f"Only a run can determine: {engine}."
+        assert preflight.preflight(bare_plan(**options)) == f"Only a run can determine: {engine}."
     as_user(kernel)
     kernel.setattr(preflight.programs, "which", lambda program: f"/bin/{program}")
-    assert preflight.preflight(plan_of(**options)) == f"Only a run as root can determine: {engine}{untold}."
+    assert preflight.preflight(bare_plan(**options)) == f"Only a run as root can determine: {engine}{untold}."
 
 
 def test_what_is_not_installed_is_missed_also_without_root(kernel):
     with pytest.raises(UsageError) as refused:
-        preflight.preflight(plan_of(congestion_control="vegas"))
+        preflight.preflight(bare_plan(congestion_control="vegas"))
     told = "--congestion-control: this kernel has no TCP congestion control 'vegas'; it has: reno, cubic"
     assert str(refused.value) == told
-    preflight.preflight(plan_of(congestion_control="reno"))
+    preflight.preflight(bare_plan(congestion_control="reno"))
     with kernel.context() as without_ovs:
         without_ovs.setattr(preflight.os, "geteuid", lambda: 1000)
         without_ovs.setattr(preflight.programs, "which", lambda program: None)
         with pytest.raises(MissingRequirementError, match="ovs-vsctl is not installed"):
-            preflight.preflight(plan_of(links="netem", switches="ovs"))
+            preflight.preflight(bare_plan(links="netem", switches="ovs"))
     kernel.setattr(engines, "kernel_has_netem", lambda: True)
     kernel.delattr(mininet.net, "Containernet", raising=False)
     for user in (lambda: None, lambda: as_user(kernel)):
         user()
         with pytest.raises(MissingRequirementError, match="the original Containernet is not installed"):
-            preflight.preflight(plan_of(engine="containernet"))
+            preflight.preflight(bare_plan(engine="containernet"))
     kernel.setattr(mininet.net, "Containernet", object, raising=False)
-    assert "what the original Containernet needs" in preflight.preflight(plan_of(engine="containernet"))
+    assert "what the original Containernet needs" in preflight.preflight(bare_plan(engine="containernet"))
 
 
 @pytest.mark.parametrize(
@@ -123,14 +116,14 @@ def test_a_file_is_refused_where_the_run_would_refuse_it(tmp_path, content, good
         path.write_bytes(content.encode(errors="surrogateescape"))
     before = path.read_bytes() if path.exists() else None
     if good:
-        preflight.preflight(plan_of(), path)
+        preflight.preflight(bare_plan(), path)
         assert (path.read_bytes() if path.exists() else None) == before
         results = ResultsFile(path)
         results.open()
         results.close()
         return
     with pytest.raises(UsageError) as early:
-        preflight.preflight(plan_of(), path)
+        preflight.preflight(bare_plan(), path)
     with pytest.raises(UsageError) as late:
         ResultsFile(path).open()
     assert str(early.value) == str(late.value)
@@ -138,7 +131,7 @@ def test_a_file_is_refused_where_the_run_would_refuse_it(tmp_path, content, good
 
 def refused(out):
     with pytest.raises(UsageError) as caught:
-        preflight.preflight(plan_of(), out)
+        preflight.preflight(bare_plan(), out)
     return str(caught.value)
 
 
@@ -150,7 +143,7 @@ def test_a_place_where_no_file_can_be(tmp_path):
         (Path("/dev/null"), r"it is no regular file\n  Name a file, or one that does not exist yet\."),
     ):
         assert re.match(f"cannot write results to .*{words}", refused(out))
-    preflight.preflight(plan_of(), tmp_path / "a" / "b" / "out.csv")
+    preflight.preflight(bare_plan(), tmp_path / "a" / "b" / "out.csv")
     assert not (tmp_path / "a").exists(), "directories are left to the run"
     with pytest.raises(UsageError, match="File name too long"):
         ResultsFile(tmp_path / ("x" * 300)).open()
@@ -179,7 +172,7 @@ def test_a_file_system_that_takes_no_results_is_refused(kernel, tmp_path, held, 
     kernel.setattr(run_directory.os, "statvfs", lambda path: SimpleNamespace(**HELD | held))
     out = tmp_path / "out.csv"
     if words is None:
-        preflight.preflight(plan_of(), out)
+        preflight.preflight(bare_plan(), out)
     else:
         assert re.match(f"cannot write results to {out}: .*{words}", refused(out))
 
@@ -202,5 +195,5 @@ def test_as_root_folders_are_tried_and_nothing_stays_in_them(kernel, tmp_path, w
         "  Allow writing there (lsattr shows what is immutable), then run again."
     )
     kernel.setattr(run_directory.tempfile, "TemporaryFile", real)
-    preflight.preflight(plan_of(), tmp_path / "out.csv")
+    preflight.preflight(bare_plan(), tmp_path / "out.csv")
     assert [path.name for path in tmp_path.rglob("*") if path.name != "controls"] == ["out.runs"]
