@@ -386,7 +386,7 @@ class _Run:
         if testbed.failure is not None:
             return
         try:
-            proof = testbed.prove_again("after")
+            proof = testbed.prove_again()
         except RunError as error:
             self._event("network_unproved", f"after the last scenario the network could not be measured: {error}")
             self._progress.note(f"after the last scenario the network could not be measured: {error}")

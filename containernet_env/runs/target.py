@@ -16,7 +16,6 @@ from containernet_env.containernet.testbed_network import TestbedNetwork
 from containernet_env.hosts.container import SyncTimes
 from containernet_env.hosts.counters import Pids
 from containernet_env.model.outcome import Reused
-from containernet_env.model.proof import Moment as GateMoment
 from containernet_env.model.proof import NetworkProof
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import Leadership
@@ -125,8 +124,8 @@ class Target(ABC):
     def up(self) -> None:
         """Bring everything up. Raises ``RunError`` at the first deviation from the plan."""
 
-    def prove_again(self, moment: GateMoment) -> NetworkProof | None:
-        """The network, measured again; ``None`` if it is not of ours. Raises ``RunError`` if that fails."""
+    def prove_again(self) -> NetworkProof | None:
+        """The network after the last scenario; ``None`` if it is not of ours. Raises ``RunError`` if that fails."""
         return None
 
     @abstractmethod

@@ -444,17 +444,17 @@ class Testbed(Target):
     def _proved_text(self, gate: Gate) -> str:
         return f"links by {self.net.link_backend}; {proved_text(gate.proof)}"
 
-    def prove_again(self, moment: GateMoment) -> NetworkProof:
-        """Measure the network once more, between the living hosts; deviations of the network are no error here.
+    def prove_again(self) -> NetworkProof:
+        """Measure the network after the last scenario, between the living hosts; its deviations are no error here.
 
-        After the last scenario the members still run and send: it waits until little is sent, and if that does not
-        happen, deviations are reported as unproved. Raises ``RunError`` if it cannot be measured.
+        The members still run and send: it waits until little is sent, and if that does not happen, deviations are
+        reported as unproved. Raises ``RunError`` if it cannot be measured.
         """
         self._during = "while the network was measured again"
         self.gate_after = None
         with self.progress.stage("network") as stage:
             living = [name for name, host in self.hosts.items() if host.alive]
-            gate = self.gate_after = self._measured_gate(moment, living, self._wait_until_quiet())
+            gate = self.gate_after = self._measured_gate("after", living, self._wait_until_quiet())
             stage.done(f"{proved_text(gate.proof)} again")
         return gate.proof
 

@@ -111,8 +111,8 @@ class FakeCluster:
         self.asked += 1
         return self.led_by if self.led_by not in without else None
 
-    def kill(self, *names: str, how: str = "was OOM-killed") -> None:
-        self.dead |= {name: f"{name} {how}" for name in names}
+    def kill(self, *names: str) -> None:
+        self.dead |= {name: f"{name} was OOM-killed" for name in names}
 
     def expect_death(self, name: str) -> None:
         self.expected.add(name)
@@ -667,7 +667,7 @@ class FakeTestbed(FakeTarget):
         except RunError as error:
             raise RunError("etcd2 ended before the first scenario: killed by SIGKILL") from error
 
-    def prove_again(self, moment: str) -> NetworkProof:
+    def prove_again(self) -> NetworkProof:
         self._at("prove_again")
         if isinstance(self.proved_again, RunError):
             raise self.proved_again

@@ -169,7 +169,7 @@ def test_after_the_last_scenario_a_network_that_is_off_is_reported_and_no_error(
     gates = bed.gates((GOOD, 0, None), *[(LATE, 0, None)] * 2)
     bed._prove_network()
     bed.hosts["etcd2"].alive = False
-    proof = bed.prove_again("after")
+    proof = bed.prove_again()
     assert (proof.passed, proof.text) == (False, "wrong: delay of etcd1>s1 (3.000 ms)")
     assert gates.hosts == [["etcd1", "etcd2", "etcd3", "benchmark"], *[["etcd1", "etcd3", "benchmark"]] * 2]
     assert bed.gate.proof.passed  # what the rows were measured on
@@ -190,13 +190,13 @@ def test_members_that_still_send_make_nothing_wrong_after_the_last_scenario(
         return {"at_ns": direction["bytes"] * 8, "links": links, "lateness": None}
 
     bed.net.link_statistics = statistics
-    proof = bed.prove_again("after")
+    proof = bed.prove_again()
     assert proof.passed and proof.checks[0].why == "the hosts still filled 100% of etcd3-s1"
     # A gate that fails leaves its reason.
     why = "the network's measurement took more than 12 s"
     monkeypatch.setattr(testbed_module, "measure_gate", raising(RunError(why)))
     with pytest.raises(RunError, match=why):
-        bed.prove_again("after")
+        bed.prove_again()
     assert [(p.moment, p.passed, p.problems) for p in bed.proofs[1:]] == [("after", False, [why])]
 
 

@@ -407,12 +407,12 @@ def test_topologies_that_take_testbeds_of_their_own_have_them(sweep: Sweeping) -
 def test_a_testbed_on_which_something_went_wrong_is_not_left(reason: str, sweep: Sweeping, monkeypatch: Patch) -> None:
     prove = FakeTestbed.prove_again
 
-    def prove_again(self: FakeTestbed, moment: str) -> NetworkProof:
+    def prove_again(self: FakeTestbed) -> NetworkProof:
         first = len(sweep.beds) == 1 and not lines(sweep.out, "run")[1:]
         self.proved_again = WRONG if first and reason == "wrong" else NetworkProof("after", ())
         if first and reason == "not proved":
             raise RunError("something keeps it busy")
-        proof = prove(self, moment)
+        proof = prove(self)
         self.unproved = "it is not" if reason == "unfit" and self is sweep.beds[0] else self.unproved
         return proof
 

@@ -389,7 +389,7 @@ class Bed:
         self.cluster = SimpleNamespace(leadership=lambda: Leadership("etcd2", 3), deaths=dict)
         self.bed.cluster = self.cluster
         self.bed._prove_network()
-        self.bed.prove_again("after")
+        self.bed.prove_again()
 
     def event(self, kind: str, text: str, subject: str | None = None) -> None:
         self.events.append((kind, text))
@@ -429,7 +429,7 @@ def test_changed_limits_are_held_or_lifted_and_the_last_proof_stays(monkeypatch:
     bed = made.bed
     assert (bed.gate.of, bed.reused, bed.loaded, bed.led_at_start.leader) == (2, "cluster;new-limits", True, "etcd2")
     assert bed.plan is second and bed.capacity == capacity_of(second) != capacity_of(first)
-    bed.prove_again("after")
+    bed.prove_again()
     turned(made, replace(second, hosts=tuple(replace(host, cpus=None, cpu_quota_us=None) for host in second.hosts)))
     assert made.hosts["etcd1"].limited == [*one, (None, 100_000)]
 
@@ -489,16 +489,16 @@ def test_a_testbed_says_why_nothing_else_should_be_measured_on_it(monkeypatch: P
     made = Bed(plans("cpus=0.5,1")[0], monkeypatch)
     assert made.bed.why_unfit is None
     made.wrong = True
-    made.bed.prove_again("after")
+    made.bed.prove_again()
     assert made.bed.why_unfit == "its network was not proved after the last scenario"
     made.wrong = False
-    made.bed.prove_again("after")
+    made.bed.prove_again()
     made.cluster.deaths = lambda: {"etcd1": "etcd1 ended: exit status 2"}
     assert made.bed.why_unfit == "etcd1 ended: exit status 2"
     monkeypatch.setattr(testbed_module, "measure_gate", raising(RunError("no answer")))
     made.cluster.deaths = dict
     with pytest.raises(RunError, match="no answer"):
-        made.bed.prove_again("after")
+        made.bed.prove_again()
     assert made.bed.why_unfit is not None, "the proof of before is none of now"
 
 
