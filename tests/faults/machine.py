@@ -520,12 +520,6 @@ class Socket:
         self._ours.close()
         self._theirs.close()
 
-    def __enter__(self) -> Socket:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 # --- the engine --------------------------------------------------------------------------------------------------
 
