@@ -25,7 +25,6 @@ from containernet_env.hosts import netns
 from containernet_env.hosts.container import SyncTimes
 from containernet_env.hosts.counters import Pids
 from containernet_env.hosts.netns import ProcessGoneError
-from containernet_env.model.backends import ProfileKind
 from containernet_env.model.disruption import Disruption, Targets
 from containernet_env.model.findings import Capacity
 from containernet_env.model.load_result import LoadResult
@@ -523,15 +522,7 @@ class FakeTarget(Target):
 class Bench:
     """A matrix on fakes, the outcomes that it left (by ``leave``), and its events: kind and subject."""
 
-    def __init__(
-        self,
-        *scenarios: Scenario,
-        stop: Stop | None = None,
-        retries: int = 0,
-        profile: tuple[ProfileKind, ...] = (),
-        profile_member: str | None = None,
-        dilation: int = 1,
-    ) -> None:
+    def __init__(self, *scenarios: Scenario, stop: Stop | None = None, dilation: int = 1, **options: Any) -> None:
         self.target: Any = FakeTarget()
         self.cluster, self.server, self.net = self.target.cluster, self.target.server, self.target.net
         self.progress = Notes()
@@ -548,9 +539,8 @@ class Bench:
         self.probes: list[tuple[Probe, ScenarioOutcome]] = []
         self.target.progress, self.target.stop = self.progress, self.stop
         self.target.on_event = lambda kind, text, subject=None: self.events.append((kind, subject))
-        options = PlanOptions(2, retry_invalid=retries, profile=profile, profile_member=profile_member)
-        plan = SimpleNamespace(scenarios=planned, dataset=Dataset(8, 256, 1000), options=options, dilation=dilation)
-        plan.topology = PLAN.topology
+        plan = SimpleNamespace(scenarios=planned, dataset=Dataset(8, 256, 1000), dilation=dilation)
+        plan.options, plan.topology = PlanOptions(2, **options), PLAN.topology
         self.target.plan = self.target.emulated = plan
         self.matrix = Matrix(
             self.target,

@@ -313,7 +313,7 @@ def test_counters_that_are_not_known_cost_no_row(refused: int) -> None:
 def test_a_scenario_that_is_not_certainly_valid_is_measured_again_and_each_attempt_has_a_row(
     retries: int, pauses_s: list[float | None], attempts: list[tuple[str, str, str]]
 ) -> None:
-    bench = Bench(write("w"), write("w2"), retries=retries)
+    bench = Bench(write("w"), write("w2"), retry_invalid=retries)
 
     def answer(pause_s: float | None) -> Answer:
         if pause_s is None:
