@@ -28,6 +28,7 @@ from containernet_env.model.scenario import Keys
 from containernet_env.runs.external_access import cluster_of
 from containernet_env.stores.cluster import MemberPlace
 from containernet_env.stores.external import ExternalCluster, OwnKeys
+from tests.unit.blocks import write
 
 PREFIX = "containernet-env/abc/"
 KEYS = Keys(4, 5000, PREFIX)
@@ -509,9 +510,7 @@ def _packet(held: bytes) -> tuple[bytes, bytes]:
 
 
 def endpoints_file(folder: Path, store: Any, endpoints: list[str], **more: Any) -> Path:
-    path = folder / "endpoints.json"
-    path.write_text(json.dumps({"store": store, "endpoints": endpoints, **more}))
-    return path
+    return write(folder, {"store": store, "endpoints": endpoints, **more}, "endpoints.json")
 
 
 def config_of(folder: Path, store: Any, endpoints: list[str], **more: Any) -> Config:

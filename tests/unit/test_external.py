@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,6 +36,7 @@ from containernet_env.stores.cluster import MemberPlace, MemberStatus
 from containernet_env.stores.etcd import EtcdMember, LoggedIn
 from containernet_env.stores.external import ClusterLook, Login, MemberLook, OwnKeys
 from containernet_env.stores.kinds import store_of
+from tests.unit.blocks import write, writes
 from tests.unit.fake_servers import PREFIX, SERVICE, STAY, config_of, endpoints_file
 from tests.unit.manifests import plan_of
 from tests.unit.test_columns import outcome
@@ -52,10 +54,7 @@ READ = Scenario(
 )
 
 
-def written(folder: Path, value: Any) -> Path:
-    path = folder / "endpoints.json"
-    path.write_text(json.dumps(value))
-    return path
+written = partial(write, name="endpoints.json")
 
 
 def test_endpoints_are_members_by_their_order(tmp_path: Path) -> None:
@@ -100,10 +99,8 @@ def test_options_of_hosts_and_links_of_ours_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_done_to_hosts_and_links_of_ours_is_refused_and_all_without_consent(tmp_path: Path) -> None:
-    config, out, scenarios = written(tmp_path, PLAIN), tmp_path / "out.csv", tmp_path / "events.json"
-    load, data = {"duration": "5s", "clients": 1, "conns": 1}, {"keySize": 8, "valSize": 8}
-    block = {"type": "write", "load": load, "data": data, "target": "cluster"}
-    scenarios.write_text(json.dumps({"scenarios": [{**block, "events": [{"at": "1s", "kill": "leader"}]}]}))
+    config, out = written(tmp_path, PLAIN), tmp_path / "out.csv"
+    scenarios = write(tmp_path, {"scenarios": [writes(events=[{"at": "1s", "kill": "leader"}])]})
     with pytest.raises(ConfigError, match=r"cannot be done to the external cluster of .*endpoints.json"):
         prepare(config, scenarios)
     with pytest.raises(UsageError, match="nothing to bring up"):
@@ -216,8 +213,7 @@ GETS = {"type": "read", "load": LOAD, "consistency": "l", "target": "http1"}
 
 
 def service_plan(folder: Path, *blocks: Any, store: Any = SERVICE, **more: Any) -> Plan:
-    scenarios = folder / "scenarios.json"
-    scenarios.write_text(json.dumps({"dataset": DATASET, "scenarios": list(blocks)}))
+    scenarios = write(folder, {"dataset": DATASET, "scenarios": blocks})
     return prepare(endpoints_file(folder, store, ["http://10.0.0.1:8080"], **more), scenarios)
 
 

@@ -32,6 +32,7 @@ from containernet_env.runs.rerun import FACTS, as_markdown, differences, prepare
 from containernet_env.runs.sweep.runner import Counts
 from containernet_env.setup.images import Images
 from tests.unit import sweep_fakes
+from tests.unit.blocks import LOAD, write, writes
 from tests.unit.commands import check_block
 from tests.unit.fakes import CONFIG, QUICK, Beds, Patch, on_fakes, rows, run
 from tests.unit.manifests import LINKS, MACHINE, PROGRAM, STORE, manifest
@@ -375,11 +376,7 @@ def test_a_manifest_that_cannot_be_meant_is_a_message_also_with_anyway(made: Bed
 def test_a_run_that_found_out_its_dilations_is_repeated_with_these_in_its_order(
     made: Beds, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    loads = tmp_path / "loads.json"
-    block = {"type": "write", "target": "leader", "data": {"keySize": 8, "valSize": 9}}
-    loads.write_text(
-        json.dumps({"scenarios": [{**block, "load": {"total": 9 + n, "clients": 1, "conns": 1}} for n in range(3)]})
-    )
+    loads = write(tmp_path, {"scenarios": [writes(load=LOAD | {"total": 9 + n}) for n in range(3)]})
     found: dict[int, int] = {9: 4, 10: 1, 11: 4}
     monkeypatch.setattr(
         capacity,
@@ -391,9 +388,6 @@ def test_a_run_that_found_out_its_dilations_is_repeated_with_these_in_its_order(
     (order, repeats) = prepare_rerun(result.directory)
     planned = [(item.scheduled.scenario.total, item.dilation) for item in order.plan.scenarios]
     assert planned == [(10, 1), (9, 4), (11, 4)] and not repeats.differences
-    path = result.directory / MANIFEST
-    content = json.loads(path.read_text())
-    content["plan"]["scenarios"][0]["dilation"] = 10**9
-    path.write_text(json.dumps(content))
+    edit(result.directory, lambda held: held["plan"]["scenarios"][0].update(dilation=10**9))
     with pytest.raises(UsageError, match="dilation"):
         prepare_rerun(result.directory)
