@@ -663,8 +663,9 @@ class Testbed(Target):
         members = {host.name: self.hosts[host.name].pid for host in self.plan.topology.members}
         links: int | None = self.net.link_backend_facts().get("pid")
         clients = {client.name: self.hosts[client.name].pid for client in self.plan.config.clients}
-        if len(clients) == 1:
-            return Pids(members, *clients.values(), links, os.getpid())
+        client, *others = clients.values()
+        if not others:
+            return Pids(members, client, links, os.getpid())
         return Pids(members, None, links, os.getpid(), clients)
 
     def link_facts(self) -> LinkFacts:
