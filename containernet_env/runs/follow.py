@@ -267,7 +267,7 @@ ANSWER_MARGIN_S = 30.0
 # (endGrace in benchmark_image/internal/api/runner.go); the same again for everything else, on a busy machine.
 END_TIMEOUT_S = 10.0
 # Beyond the longest wait that the load explains: for the client's start, which takes a second on a fifth of a core, and
-# so that a silent link emulator, which is given up after 5 s (``link_watch``), is blamed first.
+# so that a silent link emulator, which is given up after 5 s (``testbed.LinkWatch``), is blamed first.
 SILENCE_MARGIN_S = 7.0
 # For the client's report, which processes the stored latencies: time per latency, even on a twentieth of a core, and
 # the maximum number of latencies (reportTime and MaxKept in benchmark_image/internal). The server's grace is equal.

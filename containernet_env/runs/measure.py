@@ -1,7 +1,7 @@
 """A run as a function: the implementation of the command `run`, for the command line, sweeps and notebooks alike.
 
 Nothing here depends on terminals or installs signal handlers, and it works on any thread: the caller passes a stop
-token (``base.stop.Stop``) and a receiver of the run's progress (``runs.progress.RunProgress``).
+token (``base.work.Stop``) and a receiver of the run's progress (``runs.progress.RunProgress``).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def measure(
     """Bring ``topology`` up, run ``scenarios`` on it, append a row for each to the CSV ``out``, tear down.
 
     Files may be named, or loaded before. ``scenarios`` ``None`` means those that the topology names, or the default
-    matrix; ``quick`` its small form. ``choices`` are the options of `run` by their names (``plan.plan.PlanOptions``).
+    matrix; ``quick`` its small form. ``choices`` are the options of `run` by their names (``config.plan.PlanOptions``).
     Raises ``ConfigError`` and ``UsageError`` before anything is created, ``MissingRequirementError`` if the machine
     lacks a requirement, ``RunError`` if the run failed, and ``Interrupted`` if ``stop`` requested its end. Needs root,
     unless the topology names endpoints of an external cluster, which is loaded with ``yes_load_this_cluster`` only.

@@ -184,7 +184,7 @@ def rerun(
     """Repeat ``run``, a run directory or a results file, whose newest run is repeated; see ``measure.measure``.
 
     ``out`` is the CSV that rows are appended to, that of the run unless it is given. Raises ``UsageError`` before
-    anything is created if a relevant fact has changed, naming it (``results.differences``); with ``anyway`` the
+    anything is created if a relevant fact has changed, naming it (``differences``); with ``anyway`` the
     manifest of the new run records the differences. Needs root.
     """
     order, _ = prepare_rerun(Path(run), Path(out) if out is not None else None, anyway=anyway)
