@@ -17,7 +17,6 @@ import functools
 import inspect
 import os
 import selectors
-import signal
 import sys
 import threading
 import traceback
@@ -140,12 +139,6 @@ class World:
         """The machine, or this whole process, is stopped for a while: time passes and no thread runs."""
         self.now_ns += round(seconds * 1e9)
         self._last_ns += round(seconds * 1e9)
-
-    def send_signal(self, signum: int) -> None:
-        """Have the main thread run the signal's handler now; any thread may send it."""
-        handler: Any = signal.getsignal(signum)
-        self._strike = (0, functools.partial(handler, signum, None))
-        self.step()
 
     @property
     def threads(self) -> list[str]:

@@ -12,13 +12,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
-from threading import Condition, Event, Lock, RLock, Thread, Timer, current_thread
+from threading import Condition, Event, Lock, RLock, Thread
 from time import monotonic, monotonic_ns, perf_counter_ns, sleep, time, time_ns
 
 __all__ = [
     "Condition", "Empty", "Event", "Future", "Lock", "Moment", "RLock", "SimpleQueue", "Thread", "ThreadPoolExecutor",
-    "Timer",
-    "current_thread", "monotonic", "monotonic_ns", "perf_counter_ns", "select", "sleep", "time", "time_ns", "utc_now",
+    "monotonic", "monotonic_ns", "perf_counter_ns", "select", "sleep", "time", "time_ns", "utc_now",
 ]  # fmt: skip
 
 
