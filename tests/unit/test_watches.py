@@ -179,9 +179,6 @@ class Member:
         self.opened.append(Connection(self))
         return self.opened[-1]
 
-    def request_json(self, *args: Any, **named: Any) -> Any:
-        raise NotImplementedError
-
 
 class Connection:
     def __init__(self, member: Member) -> None:
