@@ -107,7 +107,7 @@ class Comparison:
         self.began = time.monotonic()
         self.samples: list[Sample] = []
         self.runs = 0
-        self.programs = {OURS: client, REPLICAS: _built("replicas_image"), NET_HTTP: _built("bench/load/nethttp")}
+        self.programs = {OURS: client, REPLICAS: _built("replicas_image"), NET_HTTP: _built("bench/load/peers/nethttp")}
         if consul is not None:
             self.programs[CONSUL] = consul
         if wrk := shutil.which("wrk"):

@@ -6,7 +6,6 @@ ZOOKEEPER_CLASSPATH is the Java class path of the server. Both tools take turns,
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import shutil
@@ -23,7 +22,7 @@ from bench.load import cli, table
 from bench.load.measure import Sample, run_program
 from bench.load.members import Members, free_ports
 from bench.load.plan import OURS, VALUE_SIZE
-from bench.load.reports import Report, parse_ours
+from bench.load.reports import parse_ours
 from containernet_env.base import assets, programs
 from containernet_env.base.assets import GoModule
 from containernet_env.base.errors import ContainernetEnvError, MissingRequirementError, RunError
@@ -34,9 +33,9 @@ PEER = "go-zookeeper"
 MARKS = ("<!-- ZOOKEEPER -->", "<!-- END OF ZOOKEEPER -->")
 PEER_MODULE = GoModule(
     "zookeeper-peer",
-    cli.FOLDER / "zookeeper_peer",
-    {"zookeeper-peer": "."},
-    only=("go.mod", "go.sum", "main.go"),
+    cli.FOLDER / "peers",
+    {"zookeeper-peer": "./zookeeper"},
+    only=("go.mod", "go.sum", "peers.go", "zookeeper/main.go"),
     ours=False,
 )
 READ_KEY = "read0"
@@ -125,18 +124,6 @@ def command(tool: str, cell: Cell, total: int, prefix: str, endpoint: str, found
     return [*ours, READ_KEY, f"--consistency={cell.operation[-1]}", "--require-found"]
 
 
-def parse_peer(text: str, asked: int) -> Report:
-    """The report of the peer, which fails itself where a request did."""
-    try:
-        fields = json.loads(text)
-        report = Report(int(fields["ok"]), *(fields[k] for k in ("total_s", "requests_per_s", "p50_s", "p99_s")))
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{PEER} gave no report that can be read: {text[-300:]!r}") from error
-    if report.ok != asked:
-        raise RunError(f"{PEER}: {report.ok} of {asked} requests ok")
-    return report
-
-
 class Bench:
     """One call of the command and what it has measured so far."""
 
@@ -152,7 +139,7 @@ class Bench:
         used, text = run_program(argv, self._folder)
         server_s = self._member.cpu_s() - cpu_before
         self._member.check()
-        report = (parse_peer if tool == PEER else parse_ours)(text, total)
+        report = parse_ours(text, total)
         written = total if cell.operation == "put" else 0
         if (rose := self._member.znodes() - before) != written:
             raise RunError(f"{tool}, {cell.name}: {rose} znodes more, not {written}")

@@ -13,7 +13,7 @@ import pytest
 
 from bench.links import summary, tables, theory
 from bench.links.paths import chain, random_graph
-from bench.load import measure, over_http, plan, profile, table, zookeeper
+from bench.load import measure, over_http, plan, profile, table
 from bench.load.measure import Sample, Used, run_once
 from bench.load.reports import parse_etcd, parse_ours
 from bench.sweep.measure import Timed
@@ -43,17 +43,14 @@ Requests/sec:  19047.62
 """
 OURS = {"ok": 500, "failed": 0, "reason": None, "total_s": 0.25, "requests_per_s": 2000, "errors": {}}
 OURS |= {"percentiles_s": {"50": 0.001, "99": 0.004}}
-PEER = {"ok": 500, "total_s": 1.0, "requests_per_s": 500.0, "p50_s": 0.1, "p99_s": 0.2}
 
 
 def test_reports_of_whole_runs_are_read() -> None:
     figures = (parse_etcd(ETCD, 500), parse_ours(json.dumps(OURS), 500), over_http.parse_wrk(WRK))
-    figures += (zookeeper.parse_peer(json.dumps(PEER), 500),)
     assert [(one.ok, one.total_s, one.requests_per_s, one.p50_s, one.p99_s) for one in figures] == [
         (500, 0.25, 2000.5, 0.0012, 0.0039),
         (500, 0.25, 2000, 0.001, 0.004),
         (20000, 1.05, 19047.62, pytest.approx(0.0039), pytest.approx(0.0009)),
-        (500, 1.0, 500.0, 0.1, 0.2),
     ]
     assert parse_etcd(ETCD.replace("  99% in 0.0039 secs.\n", ""), 500).p99_s is None
 
@@ -64,7 +61,6 @@ def test_reports_of_runs_that_are_not_whole_are_refused() -> None:
     refused: list[tuple[Callable[[str], object], list[str]]] = [
         (lambda text: parse_etcd(text, 500), [ETCD + ERRORS, ERRORS, "", ETCD.replace("[101]", "[100]")]),
         (lambda text: parse_ours(text, 500), ["", *(json.dumps(OURS | change) for change in changes)]),
-        (lambda text: zookeeper.parse_peer(text, 500), ["", "{}", json.dumps(PEER | {"ok": 499})]),
         (over_http.parse_wrk, ["", WRK + "  Non-2xx or 3xx responses: 3\n", WRK + "  Socket errors: read 1\n"]),
     ]
     for parse, texts in refused:

@@ -1,24 +1,21 @@
 // Command nethttp sends what benchmark-client sends for the store http, by Go's net/http: a closed loop of puts of
-// sequential keys, or of gets of one key. Its report is JSON, with the fields of benchmark-client's that bench/load
-// reads. It runs on as many cores, and lets its heap grow as much, as benchmark-client does.
+// sequential keys, or of gets of one key. It runs on as many cores, and lets its heap grow as much, as benchmark-client
+// does.
 package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
-	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"containernet-env/bench/load/peers"
 )
 
 func main() {
@@ -39,41 +36,9 @@ func main() {
 		DisableCompression: true,
 	}}
 	value := bytes.Repeat([]byte("v"), *size)
-	took := make([]time.Duration, *total)
-	var next, failed atomic.Int64
-	var firstError atomic.Pointer[error]
-	start := time.Now()
-	var running sync.WaitGroup
-	for range *clients {
-		running.Go(func() {
-			for {
-				n := int(next.Add(1)) - 1
-				if n >= *total {
-					return
-				}
-				target := "http://" + members[n%len(members)] + *path
-				begin := time.Now()
-				if err := send(client, target, *prefix, n, value); err != nil {
-					failed.Add(1)
-					firstError.CompareAndSwap(nil, &err)
-				}
-				took[n] = time.Since(begin)
-			}
-		})
-	}
-	running.Wait()
-	seconds := time.Since(start).Seconds()
-	slices.Sort(took)
-	report := map[string]any{
-		"ok": *total - int(failed.Load()), "failed": failed.Load(), "reason": nil, "errors": map[string]int{},
-		"total_s":        seconds,
-		"requests_per_s": float64(*total) / seconds,
-		"percentiles_s":  map[string]float64{"50": took[*total/2].Seconds(), "99": took[*total*99/100].Seconds()},
-	}
-	if err := firstError.Load(); err != nil {
-		report["errors"] = map[string]int64{(*err).Error(): failed.Load()}
-	}
-	if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {
+	if err := peers.Run(*clients, *total, func(_, n int) error {
+		return send(client, "http://"+members[n%len(members)]+*path, *prefix, n, value)
+	}); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -1,19 +1,16 @@
 // Command zookeeper-peer is the load of bench/load through go-zookeeper: a closed loop of creates, or of reads of one
-// znode, of the same sizes and numbers as benchmark-client's. It prints one JSON object, and ends with 1 if anything
-// failed.
+// znode, of the same sizes and numbers as benchmark-client's.
 package main
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"containernet-env/bench/load/peers"
 )
 
 type quiet struct{}
@@ -57,40 +54,9 @@ func run() error {
 		}()
 	}
 	value := make([]byte, *size)
-	var next atomic.Int64
-	took := make([]time.Duration, *total)
-	errs := make(chan error, *clients)
-	var running sync.WaitGroup
-	began := time.Now()
-	for i := range *clients {
-		c := sessions[i%*conns]
-		running.Go(func() {
-			for {
-				number := int(next.Add(1) - 1)
-				if number >= *total {
-					return
-				}
-				start := time.Now()
-				err := request(c, *operation, *prefix, number, value)
-				took[number] = time.Since(start)
-				if err != nil {
-					errs <- fmt.Errorf("request %d: %w", number, err)
-					return
-				}
-			}
-		})
-	}
-	running.Wait()
-	seconds := time.Since(began).Seconds()
-	select {
-	case err := <-errs:
-		return err
-	default:
-	}
-	slices.Sort(took)
-	at := func(share float64) float64 { return took[int(share*float64(*total-1))].Seconds() }
-	return json.NewEncoder(os.Stdout).Encode(map[string]float64{"ok": float64(*total), "total_s": seconds,
-		"requests_per_s": float64(*total) / seconds, "p50_s": at(0.5), "p99_s": at(0.99)})
+	return peers.Run(*clients, *total, func(client, number int) error {
+		return request(sessions[client%*conns], *operation, *prefix, number, value)
+	})
 }
 
 func request(c *zk.Conn, operation, prefix string, number int, value []byte) error {
