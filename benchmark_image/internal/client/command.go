@@ -52,7 +52,7 @@ type runError struct{ error }
 // mainIn runs the program in a world and returns its exit status. Ending ctx ends the run early: the report holds what
 // was measured, with the text of the context's cause as the reason. Without secure there is no TLS: a load that needs
 // it is handed over to the program that has it, and mainIn does not return then.
-func mainIn(ctx context.Context, w world.World, version string, secure Securer, args []string, stdout,
+func mainIn(ctx context.Context, w world.World, version string, secure spec.Securer, args []string, stdout,
 	stderr io.Writer) int {
 	s, d, err := parse(args, version, os.Stdin, stdout)
 	ok := true
@@ -384,7 +384,7 @@ const shareOfCores = 2
 const garbage = 400
 
 // Process is the whole program, with the arguments of the process: it never returns. Without secure there is no TLS.
-func Process(version string, secure Securer) {
+func Process(version string, secure spec.Securer) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbage)
 	}
@@ -399,4 +399,20 @@ func Process(version string, secure Securer) {
 		cancel(errCancelled)
 	}()
 	os.Exit(mainIn(ctx, world.Real(), version, secure, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// errNoTLS is of a load that the program without TLS is given where no other program can take it over.
+var errNoTLS = errors.New("standard input: caFile: benchmark-client has no TLS; give this load to " +
+	spec.WithTLS("benchmark-client"))
+
+// execWithTLS replaces this process by the program with TLS, and returns only what keeps it from that.
+func execWithTLS(args []string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the program with TLS: %w", err)
+	}
+	other := spec.WithTLS(self)
+	err = syscall.Exec(other, append([]string{other}, args...), os.Environ())
+	return fmt.Errorf("TLS is in a program of its own, %s: %w; put it there: ./build.sh builds it with benchmark-client",
+		other, err)
 }

@@ -25,7 +25,7 @@ import (
 
 // run runs the benchmark that s describes and prints the report. It returns false when something failed; the
 // error is only about printing the report.
-func run(ctx context.Context, w world.World, s *spec.Spec, d display, secure Securer, stdout, stderr io.Writer) (bool,
+func run(ctx context.Context, w world.World, s *spec.Spec, d display, secure spec.Securer, stdout, stderr io.Writer) (bool,
 	error) {
 	if d.output == "text" && s.Operation == spec.Range {
 		name := map[string]string{spec.Linearizable: "linearizable", spec.Serializable: "serializable",
@@ -71,7 +71,7 @@ func run(ctx context.Context, w world.World, s *spec.Spec, d display, secure Sec
 	return problem == "", nil
 }
 
-func measure(ctx context.Context, w world.World, s *spec.Spec, d display, secure Securer,
+func measure(ctx context.Context, w world.World, s *spec.Spec, d display, secure spec.Securer,
 	stderr io.Writer) (result *report.Result) {
 	result = &report.Result{Operation: string(s.Operation), Endpoints: s.Endpoints, Clients: s.Clients,
 		Configured: s.Body()}
@@ -85,7 +85,7 @@ func measure(ctx context.Context, w world.World, s *spec.Spec, d display, secure
 		stop := showProgress(w, &b.progress, stderr)
 		defer stop()
 	}
-	protocol, err := protocol(s, secure)
+	protocol, err := s.Protocol(secure)
 	if err != nil {
 		return fail(err)
 	}

@@ -468,22 +468,3 @@ func addUsers(t *testing.T, authority *etcdtest.Authority, endpoint string) {
 	do(auth.UserGrantRole(ctx, &etcdserverpb.AuthUserGrantRoleRequest{User: "writer", Role: "below"}))
 	do(auth.AuthEnable(ctx, &etcdserverpb.AuthEnableRequest{}))
 }
-
-func TestTokensAreOnTheFirstLineOfTheirFile(t *testing.T) {
-	for content, want := range map[string]string{
-		"t-1\r\nrest": "t-1", "t-1": "t-1", "": "is empty", "\nt-1": "is empty", "a b\n": "visible ASCII",
-		"\u00fc": "visible ASCII", "a\x00": "visible ASCII",
-	} {
-		file := filepath.Join(t.TempDir(), "token")
-		assert.OK(t, os.WriteFile(file, []byte(content), 0o600))
-		got, err := token(&spec.Spec{TokenFile: file})
-		if err != nil {
-			got = err.Error()
-		}
-		assert.That(t, strings.Contains(got, want) && (err == nil) == (got == want), "%q: %q, want %q", content, got, want)
-	}
-	found, problem := token(&spec.Spec{})
-	assert.That(t, found == "" && problem == nil, "without a file: %q, %v", found, problem)
-	_, fault := token(&spec.Spec{TokenFile: filepath.Join(t.TempDir(), "none")})
-	assert.That(t, fault != nil, "a file that is not there has a token")
-}

@@ -112,7 +112,7 @@ func Default(operation Operation) Spec {
 	s := Spec{
 		Operation:      operation,
 		Store:          Etcd,
-		Endpoints:      []string{defaultEndpoints[Etcd]},
+		Endpoints:      []string{stores[Etcd].endpoint},
 		Conns:          1,
 		Clients:        1,
 		Total:          DefaultTotal,

@@ -104,7 +104,7 @@ func (s *Spec) Members() []string {
 
 // Complete fills in defaults that depend on which parameters were given, by their names in JSON.
 func (s *Spec) Complete(given func(name string) bool) {
-	if endpoint := defaultEndpoints[s.Store]; endpoint != "" && !given(paramEndpoints.Name) {
+	if endpoint := stores[s.Store].endpoint; endpoint != "" && !given(paramEndpoints.Name) {
 		s.Endpoints = []string{endpoint}
 	}
 	if s.Duration != 0 && !given(paramTotal.Name) {

@@ -1,11 +1,14 @@
 package spec
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"containernet-env/benchmark_image/internal/assert"
+	"containernet-env/benchmark_image/internal/store/keyvalue"
 )
 
 func TestEndpointsThatAreRefused(t *testing.T) {
@@ -299,8 +302,11 @@ func TestWhatAStoreLacksIsRefused(t *testing.T) {
 func TestStatusCodesHaveDefaults(t *testing.T) {
 	for codes, want := range map[string][][]int{"": {{200, 201, 204}, {200}, {404}}, "202": {{202}, {200}, {404}}} {
 		s := Default(Mixed)
-		s.PutCodes = codes
-		assert.Equal(t, [][]int{s.WrittenCodes(), s.FoundCodes(), s.AbsentKeyCodes()}, want, "codes %q of puts", codes)
+		s.Store, s.PutCodes = HTTP, codes
+		protocol, err := s.Protocol(nil)
+		p := protocol.(*keyvalue.Protocol)
+		assert.OK(t, err)
+		assert.Equal(t, [][]int{p.Written, p.Found, p.Absent}, want, "codes %q of puts", codes)
 	}
 }
 
@@ -309,10 +315,29 @@ func TestEachStoreHasItsEndpoint(t *testing.T) {
 		s := Default(Put)
 		s.Store, s.PutPath = name, map[string]string{HTTP: "/{key}"}[name]
 		s.Complete(func(string) bool { return false })
-		assert.That(t, s.Endpoints[0] == defaultEndpoints[name] && s.Validate() == nil, "%s: endpoints %v, %v", name,
+		assert.That(t, s.Endpoints[0] == stores[name].endpoint && s.Validate() == nil, "%s: endpoints %v, %v", name,
 			s.Endpoints, s.Validate())
 		s.Endpoints = []string{"a:1"}
 		s.Complete(func(name string) bool { return name == paramEndpoints.Name })
 		assert.Equal(t, s.Endpoints, []string{"a:1"}, "%s: endpoints that were given", name)
 	}
+}
+
+func TestTokensAreOnTheFirstLineOfTheirFile(t *testing.T) {
+	for content, want := range map[string]string{
+		"t-1\r\nrest": "t-1", "t-1": "t-1", "": "is empty", "\nt-1": "is empty", "a b\n": "visible ASCII",
+		"\u00fc": "visible ASCII", "a\x00": "visible ASCII",
+	} {
+		file := filepath.Join(t.TempDir(), "token")
+		assert.OK(t, os.WriteFile(file, []byte(content), 0o600))
+		got, err := (&Spec{TokenFile: file}).token()
+		if err != nil {
+			got = err.Error()
+		}
+		assert.That(t, strings.Contains(got, want) && (err == nil) == (got == want), "%q: %q, want %q", content, got, want)
+	}
+	found, problem := (&Spec{}).token()
+	assert.That(t, found == "" && problem == nil, "without a file: %q, %v", found, problem)
+	_, fault := (&Spec{TokenFile: filepath.Join(t.TempDir(), "none")}).token()
+	assert.That(t, fault != nil, "a file that is not there has a token")
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"containernet-env/benchmark_image/internal/http1"
+	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/store/consul"
 	"containernet-env/benchmark_image/internal/store/etcd"
 	"containernet-env/benchmark_image/internal/store/keyvalue"
@@ -25,12 +27,6 @@ const (
 // storeNames are all of them, the default first.
 var storeNames = []string{Etcd, ZooKeeper, Consul, HTTP}
 
-// defaultEndpoints are where a member on this machine serves clients unless it is configured otherwise.
-var defaultEndpoints = map[string]string{
-	Etcd: etcd.DefaultEndpoint, ZooKeeper: zookeeper.DefaultEndpoint, Consul: consul.DefaultEndpoint,
-	HTTP: keyvalue.DefaultEndpoint,
-}
-
 // feature is something that a load may ask for and a store does not have.
 type feature struct {
 	parameter *Parameter // that requires it
@@ -38,37 +34,88 @@ type feature struct {
 	allowed   string // with the reason
 }
 
-// unsupported is the table of what stores cannot do.
-var unsupported = map[string][]feature{
-	Etcd: {{paramConsistency, consistencyIs(Relaxed), `"l" or "s": etcd has no third consistency`}},
-	ZooKeeper: append([]feature{
-		{paramConsistency, consistencyIs(Relaxed), `"l" or "s": ZooKeeper has no third consistency`},
-		{paramValSize, func(s *Spec) bool { return s.ValSize > zookeeper.MaxValue }, fmt.Sprintf(
-			"at most %d bytes: ZooKeeper takes packets of less than 1 MiB (jute.maxbuffer)", zookeeper.MaxValue)},
-		{paramUser, given(paramUser), "none: there is no authentication in loads for ZooKeeper"},
-		{paramCAFile, (*Spec).Secured, "none: there is no TLS in loads for ZooKeeper"},
-	}, noSpans("ZooKeeper has no ranges of keys")...),
-	Consul: append([]feature{
-		{paramUser, given(paramUser), "none: Consul knows tokens, see tokenFile"},
-		{paramKeyPrefix, func(s *Spec) bool { return !isPath(s.Prefix) },
-			"nothing that is no path of its own, with an empty part, '.' or '..' between slashes: Consul redirects such " +
-				"requests"},
-		{paramKey, func(s *Spec) bool { return !isPath(s.Key) },
-			"no key with an empty part, '.' or '..' between slashes: Consul redirects such requests"},
-	}, noSpans("Consul's answers to ranges have neither an end nor a limit")...),
-	HTTP: append([]feature{
-		{paramStore, func(s *Spec) bool { return s.Operation == Txn },
-			`"etcd" or "consul": a service of which only URLs are known has no transactions`},
-		{paramTargetLeader, given(paramTargetLeader),
-			"false: of a service of which only URLs are known the leader is unknown"},
-		{paramConsistency, func(s *Spec) bool { return s.Operation.Reads() && s.Consistency != Linearizable },
-			`"l": what a read finds, the service and its URL say`},
-		{paramUser, given(paramUser), "none: a service of which only URLs are known has no login"},
-		{paramPutPath, func(s *Spec) bool { return s.Operation != Range && s.PutPath == "" },
-			"required, for puts: " + templateForm},
-		{paramGetPath, func(s *Spec) bool { return s.Operation.Reads() && s.GetPath == "" },
-			"required, for reads: " + templateForm},
-	}, noSpans("a service of which only URLs are known has no ranges")...),
+// storeKind is all that is said of a store outside of its own package.
+type storeKind struct {
+	endpoint    string    // where a member on this machine serves clients unless it is configured otherwise
+	alpn        string    // what members must agree to speak over TLS
+	unsupported []feature // what it cannot do
+	// protocol is how the members that s names are spoken to; secured is nil for plain connections.
+	protocol func(s *Spec, secured store.Security) (store.Protocol, error)
+}
+
+var stores = map[string]storeKind{
+	Etcd: {
+		etcd.DefaultEndpoint, etcd.ALPN,
+		[]feature{{paramConsistency, consistencyIs(Relaxed), `"l" or "s": etcd has no third consistency`}},
+		func(s *Spec, secured store.Security) (store.Protocol, error) {
+			user, err := s.user()
+			return etcd.Protocol{Secured: secured, User: user}, err
+		},
+	},
+	ZooKeeper: {
+		zookeeper.DefaultEndpoint, "",
+		append([]feature{
+			{paramConsistency, consistencyIs(Relaxed), `"l" or "s": ZooKeeper has no third consistency`},
+			{paramValSize, func(s *Spec) bool { return s.ValSize > zookeeper.MaxValue }, fmt.Sprintf(
+				"at most %d bytes: ZooKeeper takes packets of less than 1 MiB (jute.maxbuffer)", zookeeper.MaxValue)},
+			{paramUser, given(paramUser), "none: there is no authentication in loads for ZooKeeper"},
+			{paramCAFile, (*Spec).Secured, "none: there is no TLS in loads for ZooKeeper"},
+		}, noSpans("ZooKeeper has no ranges of keys")...),
+		func(s *Spec, _ store.Security) (store.Protocol, error) { return zookeeper.New(s.Chroot), nil },
+	},
+	Consul: {
+		consul.DefaultEndpoint, http1.ALPN,
+		append([]feature{
+			{paramUser, given(paramUser), "none: Consul knows tokens, see tokenFile"},
+			{paramKeyPrefix, func(s *Spec) bool { return !isPath(s.Prefix) },
+				"nothing that is no path of its own, with an empty part, '.' or '..' between slashes: Consul redirects such " +
+					"requests"},
+			{paramKey, func(s *Spec) bool { return !isPath(s.Key) },
+				"no key with an empty part, '.' or '..' between slashes: Consul redirects such requests"},
+		}, noSpans("Consul's answers to ranges have neither an end nor a limit")...),
+		func(s *Spec, secured store.Security) (store.Protocol, error) {
+			token, err := s.token()
+			return consul.Protocol{Secured: secured, Token: token, Default: s.Consistency == Relaxed}, err
+		},
+	},
+	HTTP: {
+		keyvalue.DefaultEndpoint, http1.ALPN,
+		append([]feature{
+			{paramStore, func(s *Spec) bool { return s.Operation == Txn },
+				`"etcd" or "consul": a service of which only URLs are known has no transactions`},
+			{paramTargetLeader, given(paramTargetLeader),
+				"false: of a service of which only URLs are known the leader is unknown"},
+			{paramConsistency, func(s *Spec) bool { return s.Operation.Reads() && s.Consistency != Linearizable },
+				`"l": what a read finds, the service and its URL say`},
+			{paramUser, given(paramUser), "none: a service of which only URLs are known has no login"},
+			{paramPutPath, func(s *Spec) bool { return s.Operation != Range && s.PutPath == "" },
+				"required, for puts: " + templateForm},
+			{paramGetPath, func(s *Spec) bool { return s.Operation.Reads() && s.GetPath == "" },
+				"required, for reads: " + templateForm},
+		}, noSpans("a service of which only URLs are known has no ranges")...),
+		func(s *Spec, secured store.Security) (store.Protocol, error) {
+			return &keyvalue.Protocol{Secured: secured, Put: s.PutPath, Get: s.GetPath,
+				Written: s.statusCodes(paramPutCodes), Found: s.statusCodes(paramGetCodes),
+				Absent: s.statusCodes(paramAbsentCodes)}, nil
+		},
+	},
+}
+
+// Securer gives what the connections of a load are secured with: it reads the files that s names. alpn is what members
+// must agree to speak.
+type Securer func(s *Spec, alpn string) (store.Security, error)
+
+// Protocol is how the members that s names are spoken to.
+func (s *Spec) Protocol(secure Securer) (store.Protocol, error) {
+	of := stores[s.Store]
+	if !s.Secured() {
+		return of.protocol(s, nil)
+	}
+	secured, err := secure(s, of.alpn)
+	if err != nil {
+		return nil, err
+	}
+	return of.protocol(s, secured)
 }
 
 // noSpans is of stores that only read single keys.
@@ -102,13 +149,13 @@ func (s *Spec) validateStore() *Problem {
 			return s.problem(p, fmt.Sprintf("only together with the store %q", p.Store))
 		}
 	}
-	for _, missing := range unsupported[s.Store] {
+	for _, missing := range stores[s.Store].unsupported {
 		if missing.required(s) {
 			return s.problem(missing.parameter, missing.allowed)
 		}
 	}
-	for _, code := range s.AbsentKeyCodes() {
-		if s.Store == HTTP && s.Operation.Reads() && slices.Contains(s.FoundCodes(), code) {
+	for _, code := range s.statusCodes(paramAbsentCodes) {
+		if s.Store == HTTP && s.Operation.Reads() && slices.Contains(s.statusCodes(paramGetCodes), code) {
 			return s.problem(paramAbsentCodes, fmt.Sprintf("other codes than %d, with which a read finds its key", code))
 		}
 	}
@@ -166,12 +213,3 @@ func (s *Spec) statusCodes(p *Parameter) []int {
 	codes, _ := codes(cmp.Or(p.Value(s).(string), p.Default)) // a Spec that is valid has no others
 	return codes
 }
-
-// WrittenCodes are the HTTP status codes of a put that succeeded.
-func (s *Spec) WrittenCodes() []int { return s.statusCodes(paramPutCodes) }
-
-// FoundCodes are the HTTP status codes of a read that found its key.
-func (s *Spec) FoundCodes() []int { return s.statusCodes(paramGetCodes) }
-
-// AbsentKeyCodes are the HTTP status codes of a read of a key that does not exist.
-func (s *Spec) AbsentKeyCodes() []int { return s.statusCodes(paramAbsentCodes) }

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/store/etcd"
 )
 
 // Validate returns the first problem of s, nil if there is none: first what each parameter allows by itself, then the
@@ -327,4 +329,54 @@ func ReadSecret(name string) ([]byte, error) {
 		err = fmt.Errorf("%s is larger than %d bytes", strings.ToValidUTF8(name, "?"), MaxSecret)
 	}
 	return content, err
+}
+
+// user is who a load of etcd logs in as, nil: there is none. The password is the first line of the file that s names, or
+// what the environment has.
+func (s *Spec) user() (*etcd.User, error) {
+	if s.User == "" {
+		return nil, nil
+	}
+	password := os.Getenv(PasswordVariable)
+	if s.PasswordFile != "" {
+		var err error
+		if password, err = firstLine(s.PasswordFile); err != nil {
+			return nil, fmt.Errorf("read the password of %q: %w", s.User, err)
+		}
+	}
+	if password == "" {
+		return nil, fmt.Errorf("log in as %q: there is neither a password file nor the environment variable %s", s.User,
+			PasswordVariable)
+	}
+	return &etcd.User{Name: s.User, Password: password}, nil
+}
+
+// token is the first line of the file that s names; empty: it names none.
+func (s *Spec) token() (string, error) {
+	if s.TokenFile == "" {
+		return "", nil
+	}
+	found, err := firstLine(s.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	for _, c := range []byte(found) {
+		if c <= ' ' || c > '~' {
+			return "", fmt.Errorf("read the token: the first line of %s has more than visible ASCII characters", s.TokenFile)
+		}
+	}
+	return found, nil
+}
+
+// firstLine is that of a file with a secret; an empty one is an error.
+func firstLine(path string) (string, error) {
+	content, err := ReadSecret(path)
+	if err != nil {
+		return "", err
+	}
+	line, _, _ := bytes.Cut(content, []byte("\n"))
+	if line = bytes.TrimSuffix(line, []byte("\r")); len(line) == 0 {
+		return "", fmt.Errorf("the first line of %s is empty", path)
+	}
+	return string(line), nil
 }

@@ -31,11 +31,11 @@ var marks = map[string][]string{
 // speakers are the packages that speak a protocol for stores, by those that may import them beside stores.
 var speakers = map[string][]string{
 	"internal/h2":    nil,
-	"internal/http1": {"internal/client", "internal/secure"}, // for the protocol's name
+	"internal/http1": {"internal/spec", "internal/secure"}, // for the protocol's name
 }
 
-// choosers are the packages that say which store a load is for.
-var choosers = []string{"internal/client", "internal/spec"}
+// chooser is the package that says which store a load is for.
+const chooser = "internal/spec"
 
 // breaks tells how a source, named by its path in the module, breaks the rule that each store is known in its own
 // package only.
@@ -63,7 +63,7 @@ func breaks(path string, source []byte) (problems []string) {
 		ours := strings.TrimPrefix(imported, module)
 		name, another := strings.CutPrefix(ours, below)
 		name, part, _ := strings.Cut(name, "/")
-		ofStore := another && !(inside && of == name) && (part != "" || !slices.Contains(choosers, folder))
+		ofStore := another && !(inside && of == name) && (part != "" || folder != chooser)
 		foreign := (strings.HasPrefix(imported, "go.etcd.io/") || strings.HasPrefix(imported, "google.golang.org/")) &&
 			!(inside && of == "etcd")
 		allowed, speaks := speakers[ours]
