@@ -30,8 +30,7 @@ func TestAViolationThatWasFoundOutlivesTheMemory(t *testing.T) {
 func violated(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "a.jsonl.gz")
-	file, err := os.Create(path)
-	assert.OK(t, err)
+	file := assert.Got(os.Create(path))(t)
 	defer file.Close()
 	w := history.NewWriter(file, 0, "p/", 1)
 	for i, o := range []history.Operation{
@@ -42,8 +41,7 @@ func violated(t *testing.T) string {
 		o.Invoked, o.Completed, o.Member = int64(10*i), int64(10*i+5), 1
 		w.Add(history.Entry{Operation: o})
 	}
-	_, problem := w.Close()
-	assert.OK(t, problem)
+	assert.Got(w.Close())(t)
 	return path
 }
 

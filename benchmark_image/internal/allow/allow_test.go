@@ -14,8 +14,7 @@ import (
 // parsed is a list that looks names up in a table: every test has them, with and without the entry Local.
 func parsed(t testing.TB, text string) *List {
 	t.Helper()
-	l, err := Parse(text)
-	assert.OK(t, err)
+	l := assert.Got(Parse(text))(t)
 	local, far := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("203.0.113.9")
 	known := map[string][]netip.Addr{"here": {local}, "far": {far, netip.MustParseAddr("2001:db8::9")}, "both": {far, local}}
 	l.lookup = func(_ context.Context, _, host string) ([]netip.Addr, error) {
@@ -101,8 +100,7 @@ func TestListsThatAreRefused(t *testing.T) {
 
 // TestNetworksOfThisMachine holds what needs no particular machine: neither loopback nor link-local networks are there.
 func TestNetworksOfThisMachine(t *testing.T) {
-	networks, err := connectedNetworks()
-	assert.OK(t, err)
+	networks := assert.Got(connectedNetworks())(t)
 	for _, n := range networks {
 		address := n.prefix.Addr()
 		assert.That(t, !address.IsLoopback() && !address.IsLinkLocalUnicast() && n.prefix.Bits() != 0 &&

@@ -83,8 +83,7 @@ func simulate(t testing.TB, run program) *server {
 
 func openResults(t testing.TB) *Results {
 	t.Helper()
-	results, err := OpenResults(t.TempDir())
-	assert.OK(t, err)
+	results := assert.Got(OpenResults(t.TempDir()))(t)
 	t.Cleanup(func() { _ = results.lock.Close() })
 	return results
 }
@@ -158,8 +157,7 @@ func (s *server) send(method, path, body string) (int, http.Header, []byte) {
 func (s *server) call(ctx context.Context, method, path, body string, fields map[string]string) (int, http.Header,
 	[]byte) {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
-	assert.OK(s.t, err)
+	request := assert.Got(http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body)))(s.t)
 	for name, value := range fields {
 		request.Header.Set(name, value)
 	}

@@ -54,8 +54,7 @@ var routesOf = []struct {
 
 func TestTheHostHeaderNamesTheServer(t *testing.T) {
 	s := guarded(t)
-	own, err := os.Hostname()
-	assert.OK(t, err)
+	own := assert.Got(os.Hostname())(t)
 	for host, taken := range map[string]bool{
 		"localhost": true, "localhost:8080": true, "LocalHost:1": true, "localhost.:8080": true, "x.localhost:8080": true,
 		"127.0.0.1:8080": true, "192.0.2.7": true, "[::1]:8080": true, "[2001:db8::7]": true,

@@ -46,8 +46,7 @@ func TestMain(m *testing.M) {
 func start(t *testing.T) *server {
 	t.Helper()
 	t.Setenv(asClient, "1")
-	self, err := os.Executable()
-	assert.OK(t, err)
+	self := assert.Got(os.Executable())(t)
 	return serve(t, self)
 }
 
@@ -145,8 +144,7 @@ func TestClientsThatEnd(t *testing.T) {
 // whole starts the whole server. end has it end, and waits.
 func whole(t *testing.T, client, allowed string, hosts ...string) (s *server, end func()) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	assert.OK(t, err)
+	listener := assert.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error)
 	h := newHandler(t, nil)
@@ -175,8 +173,7 @@ func TestServeKeepsItsOptions(t *testing.T) {
 
 func TestServeEndsAtOnceAndAnswersWhatItHas(t *testing.T) {
 	t.Setenv(asClient, "1")
-	self, err := os.Executable()
-	assert.OK(t, err)
+	self := assert.Got(os.Executable())(t)
 	member := etcdtest.Start(t, 1).Members[0]
 	s, end := whole(t, self, member.Endpoint)
 	_, answered := s.begin("/benchmark/write", `{"endpoints":"`+member.Endpoint+`","total":10000000}`)
@@ -188,8 +185,7 @@ func TestServeEndsAtOnceAndAnswersWhatItHas(t *testing.T) {
 
 func TestReapingLeavesOwnChildrenAlone(t *testing.T) {
 	var children Children
-	wait, err := children.Start(t.Context(), Program{Args: []string{"/bin/true"}})
-	assert.OK(t, err)
+	wait := assert.Got(children.Start(t.Context(), Program{Args: []string{"/bin/true"}}))(t)
 	orphan := exec.Command("true")
 	assert.OK(t, orphan.Start())
 	reaped := 0
@@ -213,8 +209,7 @@ var update = flag.Bool("update", false, "write the answers of the examples anew"
 // TestExamplesInTheDocs runs every example, in order, against a cluster whose members replace those in the
 // examples. Answers must be equal, except for measured figures.
 func TestExamplesInTheDocs(t *testing.T) {
-	encoded, err := os.ReadFile(examplesFile)
-	assert.OK(t, err)
+	encoded := assert.Got(os.ReadFile(examplesFile))(t)
 	text := string(encoded)
 	examples := example.FindAllStringSubmatch(text, -1)
 	blocks := strings.Count(text, "```sh")

@@ -21,8 +21,7 @@ import (
 func TestAnAnswerIsKeptUntilItIsFetched(t *testing.T) {
 	s, restarted := simulate(t, decodeOnly), simulate(t, nil)
 	_, _, answer := s.send("POST", "/benchmark/write", thousand)
-	reopened, err := OpenResults(s.Runner.Results.dir)
-	assert.OK(t, err)
+	reopened := assert.Got(OpenResults(s.Runner.Results.dir))(t)
 	restarted.Runner.Results = reopened
 	status, _, kept := restarted.send("GET", spec.ResultPath+jobOf(t, answer), "")
 	assert.That(t, status == 200 && bytes.Equal(kept, answer), "%d %s\nwant %s", status, kept, answer)
@@ -51,8 +50,7 @@ func TestTheLastHistoryIsKept(t *testing.T) {
 		if text != "" {
 			kept = text
 		}
-		response, err := s.client.Get(s.url + "/benchmark/history")
-		assert.OK(t, err)
+		response := assert.Got(s.client.Get(s.url + "/benchmark/history"))(t)
 		got, err := io.ReadAll(response.Body)
 		assert.That(t, err == nil && response.StatusCode == 200 && string(got) == kept &&
 			response.ContentLength == int64(len(kept)) && response.Header.Get("Content-Type") == "application/gzip",
@@ -96,8 +94,7 @@ func TestWhatAKilledServerLeftIsRemoved(t *testing.T) {
 	killed := openResults(t)
 	id := newJob()
 	assert.OK(t, killed.Put(id, 200, nil))
-	history, err := killed.newHistory()
-	assert.OK(t, err)
+	history := assert.Got(killed.newHistory())(t)
 	stay := []string{"mine.json.part", "benchmark-history-mine.jsonl.gz", id + ".200.json"}
 	left := []string{newJob() + ".500.json.part", filepath.Base(history)}
 	for _, name := range []string{stay[0], stay[1], left[0]} {
@@ -105,8 +102,7 @@ func TestWhatAKilledServerLeftIsRemoved(t *testing.T) {
 	}
 	check := func(when string, want ...string) {
 		t.Helper()
-		entries, err := os.ReadDir(killed.dir)
-		assert.OK(t, err)
+		entries := assert.Got(os.ReadDir(killed.dir))(t)
 		var got []string
 		for _, entry := range entries {
 			got = append(got, entry.Name())
@@ -115,16 +111,14 @@ func TestWhatAKilledServerLeftIsRemoved(t *testing.T) {
 	}
 	last := killed
 	for range 2 { // each one begins before the one before it ends
-		beside, err := OpenResults(killed.dir)
-		assert.OK(t, err)
+		beside := assert.Got(OpenResults(killed.dir))(t)
 		check("beside another server", slices.Concat(stay, left)...)
 		assert.OK(t, last.lock.Close()) // as where it is killed
 		last = beside
 	}
 	assert.OK(t, last.lock.Close())
 	for range 2 {
-		_, err := OpenResults(killed.dir)
-		assert.OK(t, err)
+		assert.Got(OpenResults(killed.dir))(t)
 		check("after all", stay...)
 	}
 }

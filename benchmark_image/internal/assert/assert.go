@@ -39,3 +39,12 @@ func OK(t testing.TB, problems ...error) {
 		t.Fatal(err)
 	}
 }
+
+// Got is the value of a call that must succeed: Got(os.Open(name))(t).
+func Got[T any](value T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		OK(t, err)
+		return value
+	}
+}

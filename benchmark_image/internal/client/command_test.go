@@ -110,8 +110,7 @@ func TestVersionAndHelp(t *testing.T) {
 func TestTheServersSpecIsReadFromStandardInput(t *testing.T) {
 	want := spec.Default(spec.Range)
 	want.Key, want.End, want.RunTimeout = "k", spec.AllKeys, 90*time.Second
-	encoded, err := json.Marshal(&want)
-	assert.OK(t, err)
+	encoded := assert.Got(json.Marshal(&want))(t)
 	for input, problem := range map[string]string{
 		string(encoded): "", "": "it is empty", `{"operation":"put"}`: "endpoints is missing",
 		string(encoded) + strings.Repeat(" ", spec.MaxEncoded): "larger than 131072 bytes",

@@ -270,16 +270,13 @@ func keep(t *testing.T, w *worldtest.World, cluster *etcdtest.Cluster, args ...s
 // judge judges a history beside the store's own, if there is one.
 func judge(t *testing.T, path string, events []history.Event) *verify.Result {
 	t.Helper()
-	file, err := os.Open(path)
-	assert.OK(t, err)
+	file := assert.Got(os.Open(path))(t)
 	defer file.Close()
 	var log *history.Log
 	if events != nil {
 		log = &history.Log{Whole: true, Events: events}
 	}
-	result, err := verify.Judge(file, log, verify.Limits{Time: time.Minute})
-	assert.OK(t, err)
-	return result
+	return assert.Got(verify.Judge(file, log, verify.Limits{Time: time.Minute}))(t)
 }
 
 // each is true for one write or read of so many, counted from 1.

@@ -159,8 +159,7 @@ func TestServicesOverTLS(t *testing.T) {
 // dialGRPC prepares a connection of grpc-go.
 func dialGRPC(t *testing.T, endpoint string, security credentials.TransportCredentials) *grpc.ClientConn {
 	t.Helper()
-	c, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(security))
-	assert.OK(t, err)
+	c := assert.Got(grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(security)))(t)
 	t.Cleanup(func() { _ = c.Close() }) // the only error is that it is closed already
 	return c
 }
@@ -222,8 +221,7 @@ func startCluster(t *testing.T, members int, flags ...string) *servers {
 
 func startMember(t *testing.T, command *exec.Cmd) *os.Process {
 	t.Helper()
-	output, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	assert.OK(t, err)
+	output := assert.Got(os.Create(filepath.Join(t.TempDir(), "log")))(t)
 	command.Stdout, command.Stderr = output, output
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	assert.OK(t, command.Start())
@@ -342,11 +340,9 @@ func TestTheProgramWithTLSTakesOver(t *testing.T) {
 	given := spec.Default(spec.Put)
 	given.Endpoints, given.Total, given.User = cluster.Endpoints(), 50, "root"
 	given.CAFile, given.CertFile, given.KeyFile = ca, certificate, key
-	input, err := json.Marshal(&given)
-	assert.OK(t, err)
+	input := assert.Got(json.Marshal(&given))(t)
 	both, alone := t.TempDir(), t.TempDir() // with copies of the test's program
-	self, err := os.ReadFile("/proc/self/exe")
-	assert.OK(t, err)
+	self := assert.Got(os.ReadFile("/proc/self/exe"))(t)
 	missing := filepath.Join(alone, "benchmark-client-tls")
 	const client = "/benchmark-client"
 	for _, path := range []string{both + client, both + client + "-tls", alone + client} {
@@ -434,8 +430,7 @@ func TestAgainstEtcdWithTLSAndUsers(t *testing.T) {
 // tokenKeys writes a pair of keys with which etcd signs tokens.
 func tokenKeys(t *testing.T) (private, public string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	assert.OK(t, err)
+	key := assert.Got(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	secret, err := x509.MarshalECPrivateKey(key)
 	open, problem := x509.MarshalPKIXPublicKey(&key.PublicKey)
 	assert.OK(t, errors.Join(err, problem))

@@ -14,8 +14,7 @@ import (
 )
 
 func TestWhatIsGeneratedIsCommitted(t *testing.T) {
-	files, err := generated()
-	assert.OK(t, err)
+	files := assert.Got(generated())(t)
 	for path, want := range files {
 		got, err := os.ReadFile(path)
 		assert.That(t, err == nil && string(got) == want, "%s is stale: run %s (%v)", path, howToMake, err)
@@ -47,8 +46,7 @@ func TestTheSchemaAndTheParserAllowTheSame(t *testing.T) {
 					body += "," + other
 				}
 				body += "}"
-				decoded, err := jsonschema.UnmarshalJSON(strings.NewReader(body))
-				assert.OK(t, err)
+				decoded := assert.Got(jsonschema.UnmarshalJSON(strings.NewReader(body)))(t)
 				invalid := schema.Validate(decoded)
 				_, problem := spec.ParseBody(operation, []byte(body))
 				assert.That(t, (invalid == nil) == want && (problem == nil) == want && (want || problem.Field == p.Name),

@@ -31,8 +31,7 @@ func written(t *testing.T, to io.Writer, operations []Operation) Footer {
 	for i, o := range operations {
 		w.Add(Entry{Operation: o, KeyNumber: uint64(i)})
 	}
-	footer, err := w.Close()
-	assert.OK(t, err)
+	footer := assert.Got(w.Close())(t)
 	return footer
 }
 
@@ -111,8 +110,7 @@ func TestAStoresHistoryIsWholeIfMarkedSo(t *testing.T) {
 			Events: []Event{{Key: "p/0001"}}},
 		event: {Events: events},
 	} {
-		got, err := ReadLog(packed(t, text))
-		assert.OK(t, err)
+		got := assert.Got(ReadLog(packed(t, text)))(t)
 		assert.Equal(t, *got, want, "%q", text)
 	}
 }

@@ -110,8 +110,7 @@ func golden(t *testing.T, name, got string) {
 func TestARunWithoutAnswers(t *testing.T) {
 	r := &Result{Operation: "put", Endpoints: []string{"a:1"}, Figures: Figures{Requests: 5}}
 	r.Complete(load.Result{Reason: "cancelled"}, nil)
-	encoded, err := json.MarshalIndent(r, "", " ")
-	assert.OK(t, err)
+	encoded := assert.Got(json.MarshalIndent(r, "", " "))(t)
 	golden(t, "no-answer.json", string(encoded)+"\n")
 	r.Abandoned, r.Outcomes.Unknown = 100, 100
 	want := "cancelled; 100 requests were cut off by the end and may have happened"
@@ -233,8 +232,7 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 	} {
 		assert.That(t, reflect.DeepEqual(c[0], c[1]), "%s: got %+v, want %+v", what, c[0], c[1])
 	}
-	encoded, err := json.Marshal(r)
-	assert.OK(t, err)
+	encoded := assert.Got(json.Marshal(r))(t)
 	reporttest.Check(t, encoded)
 }
 

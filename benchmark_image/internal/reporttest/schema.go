@@ -24,8 +24,8 @@ func Schema(t testing.TB, file string) *jsonschema.Schema {
 		return known.(*jsonschema.Schema)
 	}
 	_, here, _, _ := runtime.Caller(0)
-	schema, err := jsonschema.NewCompiler().Compile(filepath.Join(filepath.Dir(here), "..", "..", "..", "docs", file))
-	assert.OK(t, err)
+	path := filepath.Join(filepath.Dir(here), "..", "..", "..", "docs", file)
+	schema := assert.Got(jsonschema.NewCompiler().Compile(path))(t)
 	schemas.Store(file, schema)
 	return schema
 }

@@ -77,8 +77,7 @@ func TestRecordsMayComeInPieces(t *testing.T) {
 			"in pieces of %d: %d of %d bytes, over %v", piece, inner.fed.Len(), len(sent), s.Closing())
 	}
 	s, member := inMemory(t, tls.VersionTLS13, &held{})
-	_, problem := member.tls.Write([]byte("forged"))
-	assert.OK(t, problem)
+	assert.Got(member.tls.Write([]byte("forged")))(t)
 	sealed := member.out.Bytes()
 	sealed[len(sealed)-1] ^= 1
 	fault := s.Feed(sealed)

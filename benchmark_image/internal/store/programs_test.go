@@ -17,8 +17,7 @@ func TestTheProgramsAreSmall(t *testing.T) {
 	dependencies := func(names ...string) []string {
 		list := exec.Command("go", append([]string{"list", "-deps"}, names...)...)
 		list.Dir = root
-		out, err := list.Output()
-		assert.OK(t, err)
+		out := assert.Got(list.Output())(t)
 		return strings.Fields(string(out))
 	}
 	grpc := func(name string) bool { return strings.HasPrefix(name, "google.golang.org/grpc") }

@@ -70,8 +70,8 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 	})
 	assert.OK(t, err)
 	for name, protocol := range map[string]store.Protocol{"consul": consul.Protocol{}, "http": service} {
-		transport, err := openWith(t, nil, protocol, Options{Endpoints: []string{listener.Addr().String()}, Conns: 4})
-		assert.OK(t, err)
+		o := Options{Endpoints: []string{listener.Addr().String()}, Conns: 4}
+		transport := assert.Got(openWith(t, nil, protocol, o))(t)
 		reads, open := puts(nil, total, 40), puts(nil, total, 40)
 		reads.Targeter = &load.Reads{KeySize: 1, Order: order, Verify: value}
 		open.Pacer = load.NewOpenLoop(load.Constant(100_000), total, 0)

@@ -32,9 +32,7 @@ import (
 // openFor opens connections in a world; nil: the real one.
 func openFor(t testing.TB, w *worldtest.World, o Options) *Transport {
 	t.Helper()
-	transport, err := openWith(t, w, etcd.Protocol{}, o)
-	assert.OK(t, err)
-	return transport
+	return assert.Got(openWith(t, w, etcd.Protocol{}, o))(t)
 }
 
 // openWith closes the connections at the end.
@@ -221,8 +219,7 @@ func TestUsersWhoAreRefusedDuringALoad(t *testing.T) {
 	} {
 		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			cluster, users := guarded(w, 1)
-			transport, err := openWith(t, w, rooted("secret"), Options{Endpoints: cluster.Endpoints(), Conns: 2})
-			assert.OK(t, err)
+			transport := assert.Got(openWith(t, w, rooted("secret"), Options{Endpoints: cluster.Endpoints(), Conns: 2}))(t)
 			change(users)
 			o := puts(w, 50, 5)
 			result := load.NewRun(o).Attack(t.Context(), transport)
@@ -372,8 +369,7 @@ func TestAMemberThatDoesNotAcceptAtOnce(t *testing.T) {
 			listener.Latency = 0
 			listener.Drop(true)
 			w.After(time.Millisecond, func() { c.then(listener) })
-			l, err := newLoop(etcd.Protocol{}, &Options{World: w}, 10*time.Second)
-			assert.OK(t, err)
+			l := assert.Got(newLoop(etcd.Protocol{}, &Options{World: w}, 10*time.Second))(t)
 			defer l.close()
 			member := l.newConn(cluster.Members[0].Endpoint)
 			l.connectAll([]*conn{member})
@@ -476,8 +472,7 @@ func TestZooKeeper(t *testing.T) {
 		cluster.Elect(2)
 		values, order := keys.NewValues(40_000, 0), keys.NewOrder(total, true, 0)
 		for run := range 2 {
-			transport, err := openWith(t, w, zookeeper.New(""), Options{Endpoints: cluster.Endpoints(), Conns: 6})
-			assert.OK(t, err)
+			transport := assert.Got(openWith(t, w, zookeeper.New(""), Options{Endpoints: cluster.Endpoints(), Conns: 6}))(t)
 			for i, targeter := range []load.Targeter{
 				&load.Puts{KeySize: 4, Order: order, Values: values},
 				&load.Puts{KeySize: 4, Order: order, Values: values, Txn: true},
@@ -570,8 +565,7 @@ func TestAnAcknowledgementLeavesWithTheNextRequest(t *testing.T) {
 					return true
 				})(c)
 			})
-			transport, err := openWith(t, w, protocol, Options{Endpoints: []string{endpoint}, Conns: 1})
-			assert.OK(t, err)
+			transport := assert.Got(openWith(t, w, protocol, Options{Endpoints: []string{endpoint}, Conns: 1}))(t)
 			// One was the question who leads.
 			result := load.NewRun(puts(w, total-1, 1)).Attack(t.Context(), transport)
 			assert.That(t, result.Failed == 0, "failed: %v", result.Errors)

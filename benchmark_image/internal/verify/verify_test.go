@@ -81,9 +81,7 @@ var dataset = keys.ID{}
 // judged judges operations, all of one key.
 func judged(t *testing.T, log *history.Log, operations ...op) *Result {
 	t.Helper()
-	result, err := judgedOrNot(t, log, operations...)
-	assert.OK(t, err)
-	return result
+	return assert.Got(judgedOrNot(t, log, operations...))(t)
 }
 
 func judgedOrNot(t *testing.T, log *history.Log, operations ...op) (*Result, error) {

@@ -77,8 +77,7 @@ func (c *client) requests() (all []*zookeepertest.Request) {
 		c.conn.Wrote(n)
 	}
 	for out.Len() > 0 {
-		r, err := zookeepertest.ReadRequest(&out)
-		assert.OK(c.t, err)
+		r := assert.Got(zookeepertest.ReadRequest(&out))(c.t)
 		all = append(all, r)
 	}
 	return all

@@ -53,22 +53,14 @@ func NewAuthority(t testing.TB) *Authority {
 }
 
 func (a *Authority) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-	template.SerialNumber, template.NotBefore = must(rand.Int(rand.Reader, big.NewInt(1<<62))), long
+	key := assert.Got(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(a.t)
+	template.SerialNumber, template.NotBefore = assert.Got(rand.Int(rand.Reader, big.NewInt(1<<62)))(a.t), long
 	parent, signer := a.certificate, a.key
 	if parent == nil {
 		parent, signer = template, key
 	}
-	return must(x509.ParseCertificate(must(x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey,
-		signer)))), key
-}
-
-// must is for what only fails in a test that is wrong.
-func must[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
+	encoded := assert.Got(x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer))(a.t)
+	return assert.Got(x509.ParseCertificate(encoded))(a.t), key
 }
 
 // Issue makes a certificate for servers and clients alike, for these host names and addresses. It has expired if valid
@@ -123,7 +115,7 @@ func (a *Authority) Files(hosts ...string) (ca, certificate, key string) {
 		return path
 	}
 	return write("ca.pem", "CERTIFICATE", a.certificate.Raw), write("cert.pem", "CERTIFICATE", issued.Certificate[0]),
-		write("key.pem", "PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(issued.PrivateKey)))
+		write("key.pem", "PRIVATE KEY", assert.Got(x509.MarshalPKCS8PrivateKey(issued.PrivateKey))(a.t))
 }
 
 // Users makes members ask for a token, which one user gets for a password.

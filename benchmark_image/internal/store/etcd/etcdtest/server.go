@@ -64,8 +64,7 @@ func Start(t testing.TB, n int, options ...grpc.ServerOption) *Cluster {
 	t.Helper()
 	c := newCluster()
 	for i := range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		assert.OK(t, err)
+		listener := assert.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 		m := &Member{cluster: c, id: uint64(i + 1), server: grpc.NewServer(options...)}
 		m.Endpoint = listener.Addr().String()
 		for _, service := range services {

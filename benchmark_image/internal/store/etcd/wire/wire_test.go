@@ -27,9 +27,7 @@ func decode[M proto.Message](t *testing.T, encoded []byte, m M) M {
 
 func encode(t testing.TB, m proto.Message) []byte {
 	t.Helper()
-	encoded, err := proto.Marshal(m)
-	assert.OK(t, err)
-	return encoded
+	return assert.Got(proto.Marshal(m))(t)
 }
 
 func TestRequestsAreThoseOfTheAPI(t *testing.T) {
