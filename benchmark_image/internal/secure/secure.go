@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -92,14 +93,9 @@ type pipe struct {
 	out []byte // written by TLS, and not yet to the network
 }
 
-// errNothingYet tells TLS that there is no more input for now; for crypto/tls, only a net.Error may pass.
-var errNothingYet net.Error = nothingYet{}
-
-type nothingYet struct{}
-
-func (nothingYet) Error() string   { return "there is no more input for now" }
-func (nothingYet) Timeout() bool   { return true }
-func (nothingYet) Temporary() bool { return true }
+// errNothingYet tells TLS that there is no more input for now; for crypto/tls, only a net.Error that is temporary may
+// pass.
+var errNothingYet = os.ErrDeadlineExceeded
 
 func (p *pipe) Read(b []byte) (int, error) {
 	if p.Conn != nil {
