@@ -59,7 +59,6 @@ type link struct {
 	from *replica
 }
 
-// RoundTrip implements http.RoundTripper.
 func (l link) RoundTrip(q *http.Request) (*http.Response, error) {
 	refused := errors.New("connection refused")
 	simulated.Sleep(latency)

@@ -44,7 +44,6 @@ type server struct {
 // inMemory calls a handler without a network.
 type inMemory struct{ handler http.Handler }
 
-// RoundTrip implements http.RoundTripper.
 func (m inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
 	recorder := &patientRecorder{httptest.NewRecorder()}
 	m.handler.ServeHTTP(recorder, r)

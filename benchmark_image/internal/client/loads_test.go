@@ -203,7 +203,6 @@ type endsMidway struct {
 	looks int
 }
 
-// Err implements context.Context.
 func (c *endsMidway) Err() error {
 	if c.looks--; c.looks >= 0 {
 		return nil

@@ -101,7 +101,6 @@ type ConnError struct {
 	Text string
 }
 
-// Error implements error.
 func (e *ConnError) Error() string { return fmt.Sprintf("the member breaks HTTP/2: %s", e.Text) }
 
 func broken(code ErrorCode, format string, args ...any) error {

@@ -95,7 +95,6 @@ type Puts struct {
 	Promises *Promises
 }
 
-// Target implements Targeter.
 func (p *Puts) Target(r *Request) {
 	number, key := r.Number, r.Key
 	r.clear()
@@ -132,7 +131,6 @@ type Reads struct {
 	First, Last uint64       // with Verify, without Order: numbers of the first key in Span, and of the one after the last
 }
 
-// Target implements Targeter.
 func (g *Reads) Target(r *Request) {
 	number, key := r.Number, r.Key
 	r.clear()
@@ -175,7 +173,6 @@ func (m *Mixed) Kind(number int) Kind {
 	return Range
 }
 
-// Target implements Targeter.
 func (m *Mixed) Target(r *Request) {
 	if m.Kind(r.Number) == Put {
 		m.Puts.Target(r)

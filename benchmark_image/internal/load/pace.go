@@ -89,10 +89,8 @@ type From struct {
 	Begin    time.Duration // not after the start of the first request
 }
 
-// Start implements Schedule.
 func (f From) Start(number int) time.Duration { return f.Schedule.Start(f.First+number) - f.Begin }
 
-// Due implements Schedule.
 func (f From) Due(elapsed time.Duration) int { return max(f.Schedule.Due(f.Begin+elapsed)-f.First, 0) }
 
 // Constant starts requests at equal intervals. The value is the rate in requests per second.
@@ -103,7 +101,6 @@ func (c Constant) Start(number int) time.Duration {
 	return time.Duration(math.Round(float64(number) * 1e9 / float64(c)))
 }
 
-// Due implements Schedule.
 func (c Constant) Due(elapsed time.Duration) int {
 	if elapsed < 0 {
 		return 0
@@ -168,7 +165,6 @@ func (p *Poisson) gap(number int) time.Duration {
 	return time.Duration(exponential(p.draw(uint64(number)))*p.mean + 0.5)
 }
 
-// Start implements Schedule.
 func (p *Poisson) Start(number int) time.Duration {
 	b := p.current.Load()
 	if b == nil || b.at != number/firstStride {
@@ -189,7 +185,6 @@ func (p *Poisson) block(at int) *block {
 	return b
 }
 
-// Due implements Schedule.
 func (p *Poisson) Due(elapsed time.Duration) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -53,10 +53,8 @@ func NewRecorder(plan Plan) *Recorder {
 	return &Recorder{plan: plan, timeline: newTimeline(plan.Interval, expected, plan.Duration)}
 }
 
-// Begin implements load.Sink.
 func (r *Recorder) Begin(epoch time.Time) { r.clock.epoch = epoch }
 
-// Add implements load.Sink.
 func (r *Recorder) Add(number int, outcome load.Record) {
 	k, how, latency := &r.kinds[outcome.Kind], outcome.Outcome, outcome.Latency()
 	switch how {

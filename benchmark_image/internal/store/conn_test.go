@@ -50,7 +50,6 @@ func (c *call) start() {
 	}
 }
 
-// Finished implements store.Owner.
 func (c *call) Finished(answer *store.Answer, failure *store.Failure) {
 	assert.That(c.t, c.active && (failure != nil || answer != nil), "a call that is not active ends, or with nothing")
 	c.active = false
@@ -58,7 +57,6 @@ func (c *call) Finished(answer *store.Answer, failure *store.Failure) {
 	c.start()
 }
 
-// Visit implements store.Visitor.
 func (c *call) Visit(_, value []byte, _ int64) { c.read += len(value) }
 
 // fuzzConn has a connection carry requests of several sizes, written in part, cancelled and lost as a script says,

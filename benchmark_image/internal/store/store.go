@@ -129,7 +129,6 @@ type Failure struct {
 	LoggedOut bool
 }
 
-// Error implements error.
 func (f *Failure) Error() string { return f.Text }
 
 // Protocol speaks with the members of one kind of store. Any number of goroutines may use it: of state it has at most

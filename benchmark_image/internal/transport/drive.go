@@ -237,7 +237,6 @@ func (d *drive) checkDown(l *loop, since, limit time.Duration) {
 	}
 }
 
-// Drive implements load.Transport.
 func (t *Transport) Drive(ctx context.Context, clients int, run *load.Run) {
 	if t.options.TargetLeader {
 		defer t.follow(ctx)()

@@ -15,7 +15,6 @@ import (
 
 type quiet struct{}
 
-// Printf implements zk.Logger.
 func (quiet) Printf(string, ...any) {}
 
 func main() {

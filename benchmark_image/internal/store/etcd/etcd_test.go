@@ -16,7 +16,6 @@ type outcome struct {
 	failure *store.Failure
 }
 
-// Finished implements store.Owner.
 func (o *outcome) Finished(answer *store.Answer, failure *store.Failure) {
 	if o.failure = failure; failure == nil {
 		o.answer = *answer

@@ -26,7 +26,6 @@ type owner struct {
 	again    func()
 }
 
-// Finished implements store.Owner.
 func (o *owner) Finished(answer *store.Answer, failure *store.Failure) {
 	if failure != nil {
 		o.failures = append(o.failures, *failure)
@@ -206,7 +205,6 @@ func TestReads(t *testing.T) {
 
 type visit func(key, value []byte, revision int64)
 
-// Visit implements store.Visitor.
 func (v visit) Visit(key, value []byte, revision int64) { v(key, value, revision) }
 
 func TestWhatZooKeeperHasNot(t *testing.T) {

@@ -509,7 +509,6 @@ type poller struct {
 	events  [world.MaxEvents]unix.EpollEvent
 }
 
-// NewPoller implements world.World.
 func (w *World) NewPoller() (world.Poller, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

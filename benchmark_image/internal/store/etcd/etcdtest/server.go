@@ -156,7 +156,6 @@ func (m *Member) admit() error {
 	return nil
 }
 
-// MemberList implements etcdserverpb.ClusterServer.
 func (m *Member) MemberList(_ context.Context, _ *etcdserverpb.MemberListRequest) (*etcdserverpb.MemberListResponse,
 	error) {
 	m.Pass()
@@ -172,7 +171,6 @@ func (m *Member) MemberList(_ context.Context, _ *etcdserverpb.MemberListRequest
 	return &list, nil
 }
 
-// Put implements etcdserverpb.KVServer.
 func (m *Member) Put(_ context.Context, r *etcdserverpb.PutRequest) (*etcdserverpb.PutResponse, error) {
 	if err := m.admit(); err != nil {
 		return nil, err
@@ -186,7 +184,6 @@ func (m *Member) Put(_ context.Context, r *etcdserverpb.PutRequest) (*etcdserver
 	return &etcdserverpb.PutResponse{Header: m.header(c.revision)}, nil
 }
 
-// Range implements etcdserverpb.KVServer.
 func (m *Member) Range(_ context.Context, r *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
 	if err := m.admit(); err != nil {
 		return nil, err
