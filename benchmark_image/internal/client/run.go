@@ -116,18 +116,18 @@ func measure(ctx context.Context, w world.World, s *spec.Spec, d display, secure
 	}
 	defer connections.Close()
 	result.Connections = connections.Connections()
-	if leader := connections.Leader(); leader != "" {
+	if leader := connections.Leader; leader != "" {
 		result.Leader = &leader
 	}
 	b.run(ctx, connections)
-	if missing := connections.Unreachable(); len(missing) > 0 {
+	if missing := connections.Unreachable; len(missing) > 0 {
 		result.SetReason("not every member could be reached when the run started: " +
 			oneLine(errors.Join(missing...).Error()))
 	}
-	if err := connections.LeaderLost(); err != nil {
+	if err := connections.LeaderLost; err != nil {
 		result.SetReason("at the end requests did not go to the leader: " + oneLine(err.Error()))
 	}
-	for _, change := range connections.LeaderChanges() {
+	for _, change := range connections.LeaderChanges {
 		result.AddLeaderChange(change.At, change.Leader)
 	}
 	return result

@@ -236,9 +236,6 @@ func findLeader(ctx context.Context, probes []*conn, patient bool) (seat, error)
 	}
 }
 
-// LeaderChanges lists the moves of the load, in order. It must not be called while Drive runs.
-func (t *Transport) LeaderChanges() []LeaderChange { return t.changes }
-
 // follow moves the load to the member that leads, whenever that changes, until stop is called. Members that do not
 // answer, and elections, show in the requests.
 func (t *Transport) follow(ctx context.Context) (stop func()) {
@@ -273,7 +270,7 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 			switch {
 			case !found, m != nil && m.to.leader == to.leader:
 			case to.leader == current && m == nil:
-				t.leaderLost = nil
+				t.LeaderLost = nil
 			default:
 				m.end()
 				m = t.startMove(ctx, to)
@@ -333,7 +330,7 @@ func (t *Transport) startMove(ctx context.Context, to seat) *move {
 func (t *Transport) moveTo(ctx context.Context, member string) bool {
 	from := (*t.current.Load())[0]
 	if from[0].member == member {
-		t.leaderLost = nil
+		t.LeaderLost = nil
 		return true
 	}
 	var to, created []*conn
@@ -361,9 +358,9 @@ func (t *Transport) moveTo(ctx context.Context, member string) bool {
 			return false
 		}
 	}
-	t.leaderLost = nil
+	t.LeaderLost = nil
 	t.current.Store(&[][]*conn{to})
-	t.changes = append(t.changes, LeaderChange{At: t.options.World.Wall(), Leader: member})
+	t.LeaderChanges = append(t.LeaderChanges, LeaderChange{At: t.options.World.Wall(), Leader: member})
 	t.loop.poller.post(func() { t.loop.depose(from, to) })
 	return true
 }
@@ -408,13 +405,9 @@ func (l *loop) atDeposed(since time.Duration) iter.Seq[*client] {
 // connections is one all the same.
 func (t *Transport) loseLeader(ctx context.Context, err error) {
 	if ctx.Err() == nil || errors.As(err, new(store.RefusedError)) {
-		t.leaderLost = err
+		t.LeaderLost = err
 	}
 }
-
-// LeaderLost says why requests go to another member than the leader, although they should follow it; nil if they do
-// not. It must not be called while Drive runs.
-func (t *Transport) LeaderLost() error { return t.leaderLost }
 
 // loginTimeout bounds a login while a load runs.
 const loginTimeout = 10 * time.Second

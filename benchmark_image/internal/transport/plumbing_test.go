@@ -191,7 +191,7 @@ func TestARefusalConcernsTheLeaderAlone(t *testing.T) {
 	transport, err := openWith(t, nil, etcd.Protocol{Secured: trusting(good, good)},
 		Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true})
 	assert.OK(t, err)
-	assert.Equal(t, transport.Leader(), cluster.Members[2].Endpoint, "the leader's address with TLS")
+	assert.Equal(t, transport.Leader, cluster.Members[2].Endpoint, "the leader's address with TLS")
 	renewed.Store(&cluster.Members[1].Endpoint)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -199,10 +199,10 @@ func TestARefusalConcernsTheLeaderAlone(t *testing.T) {
 		cancel()
 	}()
 	assert.That(t, !transport.moveTo(ctx, cluster.Members[1].Endpoint), "the load moved to a member that is not trusted")
-	problem := transport.LeaderLost()
+	problem := transport.LeaderLost
 	assert.That(t, problem != nil && strings.Contains(problem.Error(), cluster.Members[1].Endpoint+": ") &&
 		strings.Contains(problem.Error(), "unknown authority"), "the leader is lost: %v", problem)
-	assert.That(t, transport.moveTo(t.Context(), cluster.Members[0].Endpoint) && transport.LeaderLost() == nil,
-		"the load did not move to a member that is trusted: %v", transport.LeaderLost())
+	assert.That(t, transport.moveTo(t.Context(), cluster.Members[0].Endpoint) && transport.LeaderLost == nil,
+		"the load did not move to a member that is trusted: %v", transport.LeaderLost)
 	assert.Equal(t, transport.target(0, 0).member, cluster.Members[0].Endpoint, "requests go to")
 }

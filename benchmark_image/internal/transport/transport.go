@@ -42,10 +42,12 @@ type Transport struct {
 	connections []*conn                   // all that were opened
 	current     atomic.Pointer[[][]*conn] // those that requests go to, by member
 
-	leader      string
-	changes     []LeaderChange
-	leaderLost  error // why the load is not at the leader
-	unreachable []error
+	Leader      string  // the member that led when the connections were opened; empty if that is not known
+	Unreachable []error // one for each member that had a connection not ready when the load started
+	// The moves of the load, in order, and why requests go to another member than the leader, although they should follow
+	// it; nil if they do not. Neither is valid while Drive runs.
+	LeaderChanges []LeaderChange
+	LeaderLost    error
 }
 
 // Open opens the connections: number j leads to member j mod n, and there is at least one to each. Request k goes to
@@ -82,7 +84,7 @@ func (t *Transport) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		t.leader, members = leader, []string{leader}
+		t.Leader, members = leader, []string{leader}
 	}
 	current := make([][]*conn, len(members))
 	for j := range max(t.options.Conns, len(members)) {
@@ -91,20 +93,20 @@ func (t *Transport) open(ctx context.Context) error {
 	}
 	t.current.Store(&current)
 	t.loop.connectAll(t.connections)
-	t.unreachable = waitAll(ctx, t.loop.refused, t.connections)
+	t.Unreachable = waitAll(ctx, t.loop.refused, t.connections)
 	if err := t.loop.refusedBy(); err != nil {
 		return err
 	}
-	if len(t.unreachable) == len(members) {
-		return fmt.Errorf("no member could be reached within %v: %w", t.options.DialTimeout, errors.Join(t.unreachable...))
+	if len(t.Unreachable) == len(members) {
+		return fmt.Errorf("no member could be reached within %v: %w", t.options.DialTimeout, errors.Join(t.Unreachable...))
 	}
 	if err := t.checkPermissions(ctx, t.options.Rehearsal); err != nil {
 		return err
 	}
-	if t.leader == "" && !t.loop.traits.Leaderless && !t.options.Leaderless {
+	if t.Leader == "" && !t.loop.traits.Leaderless && !t.options.Leaderless {
 		// Only for the report: a cluster without a leader still answers serializable reads.
 		if leader, err := findLeader(ctx, t.connections[:len(members)], false); err == nil && leader.itself != nil {
-			t.leader = leader.itself.member
+			t.Leader = leader.itself.member
 		}
 	}
 	return nil
@@ -150,12 +152,6 @@ func (t *Transport) Connections() (n int) {
 	}
 	return n
 }
-
-// Leader is the member that led when the connections were opened; empty if that is not known.
-func (t *Transport) Leader() string { return t.leader }
-
-// Unreachable has one error for each member that had a connection not ready when the load started.
-func (t *Transport) Unreachable() []error { return t.unreachable }
 
 // Close ends all connections.
 func (t *Transport) Close() { t.loop.close() }

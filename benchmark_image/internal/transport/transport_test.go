@@ -100,9 +100,9 @@ func TestTargetLeaderUsesOnlyTheLeader(t *testing.T) {
 			took := w.Since() - began
 			load.NewRun(puts(w, 20, 2)).Attack(t.Context(), transport)
 			got := cluster.Members[2].Requests.Load() - before
-			assert.That(t, got == 20 && transport.Leader() == endpoints[2] && transport.Connections() == 2 && took <= c.took &&
-				len(transport.Unreachable()) == 0, "%v: the leader %s got %d requests over %d connections after %v", c.endpoints,
-				transport.Leader(), got, transport.Connections(), took)
+			assert.That(t, got == 20 && transport.Leader == endpoints[2] && transport.Connections() == 2 && took <= c.took &&
+				len(transport.Unreachable) == 0, "%v: the leader %s got %d requests over %d connections after %v", c.endpoints,
+				transport.Leader, got, transport.Connections(), took)
 		}
 	})
 }
@@ -249,7 +249,7 @@ func TestALostMemberFailsItsOwnRequestsOnly(t *testing.T) {
 			{append([]string{silent}, etcdtest.Simulate(w, 10, nil).Endpoints()...), silent, 11, 11},
 		} {
 			transport := openFor(t, w, Options{Endpoints: c.endpoints, Conns: c.conns, DialTimeout: 300 * time.Millisecond})
-			missing := transport.Unreachable()
+			missing := transport.Unreachable
 			assert.That(t, len(missing) == 1 && strings.Contains(missing[0].Error(), c.lost), "unreachable: %v", missing)
 			result := load.NewRun(puts(w, total, c.clients)).Attack(t.Context(), transport)
 			assert.That(t, result.Failed == total/len(c.endpoints) && result.Reason == "", "%+v: %d of %d failed, reason %q", c,
@@ -306,18 +306,18 @@ func TestTheLeaderMovesAway(t *testing.T) {
 		}
 		outcome := end()
 		assert.That(t, outcome.Failed == 0, "%d failed: %v", outcome.Failed, outcome.Errors)
-		changes := transport.LeaderChanges()
+		changes := transport.LeaderChanges
 		assert.That(t, len(changes) == 2 && changes[1].Leader == cluster.Members[1].Endpoint &&
-			transport.LeaderLost() == nil, "leader changes %v, leader lost: %v", changes, transport.LeaderLost())
+			transport.LeaderLost == nil, "leader changes %v, leader lost: %v", changes, transport.LeaderLost)
 		// A leader that cannot be reached, and one that is in no list.
 		cluster.Members[2].Stop()
 		for leader, want := range map[uint64]string{3: cluster.Members[2].Endpoint, 99: "member id 63"} {
 			cluster.Elect(leader)
 			_, end := begin(t, o, transport)
 			w.Sleep(1500 * time.Millisecond) // several times what a look-up may take
-			if result := end(); result.Failed != 0 || transport.LeaderLost() == nil ||
-				!strings.Contains(transport.LeaderLost().Error(), want) {
-				t.Errorf("leader %d: %d failed, leader lost: %v", leader, result.Failed, transport.LeaderLost())
+			if result := end(); result.Failed != 0 || transport.LeaderLost == nil ||
+				!strings.Contains(transport.LeaderLost.Error(), want) {
+				t.Errorf("leader %d: %d failed, leader lost: %v", leader, result.Failed, transport.LeaderLost)
 			}
 		}
 	})
@@ -428,9 +428,9 @@ func TestALeaderThatMustNotBeContacted(t *testing.T) {
 		_, end := begin(t, puts(w, 1_000_000, 2), transport)
 		cluster.Elect(2)
 		w.Sleep(4 * o.DialTimeout) // within that, it would have been reached
-		result, lost := end(), transport.LeaderLost()
+		result, lost := end(), transport.LeaderLost
 		assert.That(t, result.Failed == 0 && lost != nil && strings.Contains(lost.Error(), "not here"),
-			"%d failed, leader lost: %v", result.Failed, transport.LeaderLost())
+			"%d failed, leader lost: %v", result.Failed, transport.LeaderLost)
 		late, err := openWith(t, w, etcd.Protocol{}, o)
 		if err == nil || !strings.Contains(err.Error(), other.Endpoint+": not here") {
 			t.Errorf("another load, which begins there: %v", err)
@@ -494,8 +494,8 @@ func TestZooKeeper(t *testing.T) {
 			}
 			idled := load.NewRun(puts(w, 10, 6)).Attack(t.Context(), transport)
 			got := len(cluster.Paths())
-			assert.That(t, idled.Failed == 0 && got == total && transport.Leader() == cluster.Members[1].Endpoint,
-				"%v; %d znodes, leader %q", idled.Errors, got, transport.Leader())
+			assert.That(t, idled.Failed == 0 && got == total && transport.Leader == cluster.Members[1].Endpoint,
+				"%v; %d znodes, leader %q", idled.Errors, got, transport.Leader)
 			transport.Close()
 			for i, m := range cluster.Members {
 				w.Until(func() bool { return m.Closed.Load() == int64(2*run+2) })
@@ -515,8 +515,8 @@ func TestTheSearchForTheLeader(t *testing.T) {
 		for _, leaderless := range []bool{true, false} {
 			o := Options{Endpoints: cluster.Endpoints(), Conns: 2, Leaderless: leaderless}
 			transport, err := openWith(t, w, zookeeper.New(""), o)
-			if n := words(0) + words(1); err != nil || (n == 0) != leaderless || (transport.Leader() == "") != leaderless {
-				t.Errorf("leaderless %v: %d questions, the leader %q, %v", leaderless, n, transport.Leader(), err)
+			if n := words(0) + words(1); err != nil || (n == 0) != leaderless || (transport.Leader == "") != leaderless {
+				t.Errorf("leaderless %v: %d questions, the leader %q, %v", leaderless, n, transport.Leader, err)
 			}
 		}
 		cluster.Elect(2)

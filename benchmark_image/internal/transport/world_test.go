@@ -627,8 +627,8 @@ func (s *trial) judgeConnections() {
 			s.problem("member %d has %d connections, %d are its part", i, m.Listener.Accepted(), want)
 		}
 	}
-	if got := s.transport.Connections(); got != sum || s.transport.Leader() != s.options.Endpoints[0] {
-		s.problem("%d connections are reported of %d, and the leader %q", got, sum, s.transport.Leader())
+	if got := s.transport.Connections(); got != sum || s.transport.Leader != s.options.Endpoints[0] {
+		s.problem("%d connections are reported of %d, and the leader %q", got, sum, s.transport.Leader)
 	}
 }
 
@@ -828,7 +828,7 @@ func (s *trial) judgeEnd() {
 // judgeLeader checks that the load has followed the leader.
 func (s *trial) judgeLeader() {
 	// Without terms, an answer from before an election may come after one from after it.
-	if moves := len(s.transport.LeaderChanges()); moves > s.elections && s.kind != consulStore {
+	if moves := len(s.transport.LeaderChanges); moves > s.elections && s.kind != consulStore {
 		s.problem("the load has moved %d times in %d elections", moves, s.elections)
 	}
 	if !s.options.TargetLeader || s.elected == 0 || !s.exact || s.hangs || len(s.stops) > 0 {
