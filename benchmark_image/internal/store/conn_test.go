@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/inputtest"
@@ -123,19 +122,15 @@ func fuzzConn(native *testing.F, protocol store.Protocol, opening []byte, operat
 var everything = []store.Operation{store.Put, store.Transaction, store.Put, store.Get}
 
 func FuzzEtcd(f *testing.F) {
-	var frames, block bytes.Buffer
-	framer, encoder := http2.NewFramer(&frames, nil), hpack.NewEncoder(&block)
-	answers := etcdtest.AppendAnswer(nil, 1, true, []byte{0, 0, 0, 0, 4, 0x0a, 2, 0x18, 7})
-	answers = etcdtest.AppendAnswer(answers, 3, false, []byte{0, 0, 0, 0, 2, 0x10, 1})
-	for name, value := range map[string]string{":status": "200", "content-type": "application/grpc", "grpc-status": "8"} {
-		assert.OK(f, encoder.WriteField(hpack.HeaderField{Name: name, Value: value}))
-	}
-	assert.OK(f, framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 100_000},
-		http2.Setting{ID: http2.SettingHeaderTableSize, Val: 0}), framer.WriteWindowUpdate(0, 70_000),
+	var answers, frames bytes.Buffer
+	answering, member := etcdtest.NewRaw(&answers, nil), etcdtest.NewRaw(&frames, nil)
+	framer := member.Framer
+	assert.OK(f, answering.Answer(1), answering.AnswerWith(3, []byte{0, 0, 0, 0, 2, 0x10, 1}),
+		framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 100_000},
+			http2.Setting{ID: http2.SettingHeaderTableSize, Val: 0}), framer.WriteWindowUpdate(0, 70_000),
 		framer.WriteRSTStream(1, http2.ErrCodeRefusedStream), framer.WritePing(false, [8]byte{}),
-		framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: block.Bytes(), EndHeaders: true,
-			EndStream: true}), framer.WriteGoAway(5, http2.ErrCodeNo, nil))
-	fuzzConn(f, etcd.Protocol{}, []byte{0, 0, 0, 4, 0, 0, 0, 0, 0}, everything, answers, frames.Bytes())
+		member.Refuse(3, "8", ""), framer.WriteGoAway(5, http2.ErrCodeNo, nil))
+	fuzzConn(f, etcd.Protocol{}, []byte{0, 0, 0, 4, 0, 0, 0, 0, 0}, everything, answers.Bytes(), frames.Bytes())
 }
 
 func FuzzZooKeeper(f *testing.F) {

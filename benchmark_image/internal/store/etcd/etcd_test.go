@@ -1,6 +1,8 @@
 package etcd
 
 import (
+	"bytes"
+	"errors"
 	"strings"
 	"testing"
 
@@ -27,16 +29,18 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 	answer := []byte{0, 0, 0, 0, 10, 0x0a, 8, 0x10, 0x80, 0x80, 0x40, 0x18, 7, 0x20, 3}
 	for operation := store.Put; operation <= store.Status; operation++ {
 		var got outcome
-		var scratch, frames []byte
+		var scratch []byte
+		var frames bytes.Buffer
+		member := etcdtest.NewRaw(&frames, nil)
 		conn, call, stream := Protocol{}.NewConn("m:1"), Protocol{}.NewCall(&got), uint32(1)
 		assert.OK(t, conn.Feed([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0})) // SETTINGS
 		r := &store.Request{Operation: operation, Key: []byte("key"), Value: make([]byte, 300), End: []byte("kez")}
 		exchange := func() {
 			started := conn.Start(call, r, &scratch)
 			conn.Wrote(len(conn.Output()))
-			frames = etcdtest.AppendAnswer(frames[:0], stream, stream == 1, answer)
+			frames.Reset()
+			err := errors.Join(member.AnswerWith(stream, answer), conn.Feed(frames.Bytes()))
 			stream += 2
-			err := conn.Feed(frames)
 			if !started || err != nil || got.failure != nil || conn.Active() > 0 { // an assertion allocates
 				t.Fatal(err, got.failure)
 			}

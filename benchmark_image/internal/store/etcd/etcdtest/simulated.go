@@ -145,14 +145,7 @@ func (s *session) answer(stream uint32, answer any, failure error) error {
 	if err != nil {
 		return err
 	}
-	message := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(encoded))), encoded...)
-	err = s.Fields(stream, false, ":status", "200", "content-type", "application/grpc")
-	for err == nil && len(message) > 0 {
-		part := message[:min(len(message), 16<<10)]
-		message = message[len(part):]
-		err = s.Framer.WriteData(stream, false, part)
-	}
-	return errors.Join(err, s.Fields(stream, true, "grpc-status", "0"))
+	return s.AnswerWith(stream, append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(encoded))), encoded...))
 }
 
 // services are what members serve, and methods those of them by their paths.
@@ -202,13 +195,20 @@ type Raw struct {
 	block   bytes.Buffer
 }
 
+// NewRaw makes a raw member without a connection.
+func NewRaw(to io.Writer, from io.Reader) *Raw {
+	m := &Raw{Framer: http2.NewFramer(to, from)}
+	m.encoder = hpack.NewEncoder(&m.block)
+	return m
+}
+
 // Greet takes the preface and answers it.
 func Greet(c net.Conn, settings ...http2.Setting) (*Raw, error) {
 	if _, err := io.CopyN(io.Discard, c, int64(len(http2.ClientPreface))); err != nil {
 		return nil, err
 	}
-	m := &Raw{Conn: c, Framer: http2.NewFramer(c, c)}
-	m.encoder = hpack.NewEncoder(&m.block)
+	m := NewRaw(c, c)
+	m.Conn = c
 	return m, m.Framer.WriteSettings(settings...)
 }
 
@@ -239,11 +239,18 @@ func (m *Raw) Fields(stream uint32, ends bool, fields ...string) error {
 
 // Answer answers well, with revision 7.
 func (m *Raw) Answer(stream uint32) error {
-	return errors.Join(
-		m.Fields(stream, false, ":status", "200", "content-type", "application/grpc"),
-		m.Framer.WriteData(stream, false, []byte{0, 0, 0, 0, 4, 0x0a, 2, 0x18, 7}),
-		m.Fields(stream, true, "grpc-status", "0"),
-	)
+	return m.AnswerWith(stream, []byte{0, 0, 0, 0, 4, 0x0a, 2, 0x18, 7})
+}
+
+// AnswerWith answers well, with a message behind gRPC's prefix.
+func (m *Raw) AnswerWith(stream uint32, message []byte) error {
+	err := m.Fields(stream, false, ":status", "200", "content-type", "application/grpc")
+	for err == nil && len(message) > 0 {
+		part := message[:min(len(message), 16<<10)]
+		message = message[len(part):]
+		err = m.Framer.WriteData(stream, false, part)
+	}
+	return errors.Join(err, m.Fields(stream, true, "grpc-status", "0"))
 }
 
 // Refuse answers with trailers only.
@@ -263,32 +270,4 @@ func RawRequests(serve func(m *Raw, stream uint32) bool, settings ...http2.Setti
 			}
 		}
 	}
-}
-
-// AppendAnswer appends the frames with which a member answers a call well; message has gRPC's prefix. The first
-// answer of a connection puts the fields into the table.
-func AppendAnswer(b []byte, stream uint32, first bool, message []byte) []byte {
-	const headers, data, endStream, endHeaders = 1, 0, 1, 4
-	frame := func(kind, flags byte, length int) {
-		b = append(b, byte(length>>16), byte(length>>8), byte(length), kind, flags)
-		b = binary.BigEndian.AppendUint32(b, stream)
-	}
-	const grpc, status = "application/grpc", "grpc-status"
-	if first {
-		frame(headers, endHeaders, 3+len(grpc))
-		b = append(append(b, 0x88, 0x40|31, byte(len(grpc))), grpc...)
-	} else {
-		frame(headers, endHeaders, 2)
-		b = append(b, 0x88, 0x80|63)
-	}
-	frame(data, 0, len(message))
-	b = append(b, message...)
-	if first {
-		frame(headers, endHeaders|endStream, 4+len(status))
-		b = append(append(append(b, 0x40, byte(len(status))), status...), 1, '0')
-	} else {
-		frame(headers, endHeaders|endStream, 1)
-		b = append(b, 0x80|62)
-	}
-	return b
 }
