@@ -243,7 +243,7 @@ func (t *Transport) Drive(ctx context.Context, clients int, run *load.Run) {
 	}
 	d := newDrive(t, clients, run)
 	if !t.loop.poller.post(func() { d.begin(t.loop) }) {
-		run.Stop(t.loop.reason())
+		run.Stop(t.loop.reason().Error())
 		return
 	}
 	forget := context.AfterFunc(ctx, func() {
@@ -252,7 +252,7 @@ func (t *Transport) Drive(ctx context.Context, clients int, run *load.Run) {
 	defer forget()
 	select {
 	case <-d.done:
-	case <-t.loop.done:
-		run.Stop(t.loop.reason())
+	case <-t.loop.done.Done():
+		run.Stop(t.loop.reason().Error())
 	}
 }

@@ -25,7 +25,10 @@ const maxReads = 4
 // take longer than an attempt may.
 const maxHandshakes = 64
 
-var errClosing = errors.New("the member closes new connections")
+var (
+	errClosing = errors.New("the member closes new connections")
+	errClosed  = errors.New("the connections were closed")
+)
 
 // loop is the goroutine that owns all connections, and everything that it shares among them.
 type loop struct {
@@ -40,14 +43,14 @@ type loop struct {
 	// that was cut would stay useless after its repair until TCP sends again, up to 120 s later (tcp(7),
 	// TCP_USER_TIMEOUT).
 	silenceMs int
-	done      chan struct{}
-	failed    error // why the loop ended by itself; valid when done is closed
+	done      context.Context // ends with the loop; its cause is why
+	end       context.CancelCauseFunc
 
 	dialing     context.Context
 	stopDialing context.CancelFunc
-	handshakes  chan struct{} // has an element for each handshake that goes on; nil: connections are plain
-	refused     chan struct{} // closed when a member has refused a connection, for
-	refusal     error
+	handshakes  chan struct{}   // has an element for each handshake that goes on; nil: connections are plain
+	refused     context.Context // ends when a member has refused a connection, or has to be refused; its cause is why
+	refuse      context.CancelCauseFunc
 
 	links      []*link // by token
 	free       []int32
@@ -82,13 +85,14 @@ func newLoop(protocol store.Protocol, o *Options, requestTimeout time.Duration) 
 	l := &loop{
 		world: o.World, poller: &poller{Poller: p}, protocol: protocol, traits: protocol.Traits(), options: o,
 		silenceMs: int(max(requestTimeout, leastUserTimeout) / time.Millisecond),
-		done:      make(chan struct{}), refused: make(chan struct{}),
 		errSpeech: fmt.Errorf("the member accepts connections but does not speak %s on them", protocol.Traits().Name),
 		buffer:    make([]byte, readSize), deadlines: list{which: byDeadline}, releases: 1,
 	}
 	if l.traits.Security != nil {
 		l.opened, l.handshakes = make([]byte, readSize), make(chan struct{}, maxHandshakes)
 	}
+	l.done, l.end = context.WithCancelCause(context.Background())
+	l.refused, l.refuse = context.WithCancelCause(context.Background())
 	l.dialing, l.stopDialing = context.WithCancel(context.Background())
 	go l.run()
 	return l, nil
@@ -97,16 +101,14 @@ func newLoop(protocol store.Protocol, o *Options, requestTimeout time.Duration) 
 // close ends the loop and waits for it.
 func (l *loop) close() {
 	l.poller.post(func() { l.quit = true })
-	<-l.done
+	<-l.done.Done()
 }
 
 // now is always positive.
 func (l *loop) now() time.Duration { return l.world.Now() }
 
 func (l *loop) run() {
-	defer close(l.done)
-	err := l.serve()
-	l.failed = err
+	why := l.serve()
 	l.stopDialing()
 	if l.drive != nil {
 		l.drive.abandon(l)
@@ -130,9 +132,10 @@ func (l *loop) run() {
 		}
 	}
 	l.poller.Close()
+	l.end(why)
 }
 
-// serve returns when the loop is to end, or with what keeps it from going on.
+// serve returns why the loop is to end, or what keeps it from going on.
 func (l *loop) serve() error {
 	for !l.quit {
 		if err := l.runTimers(); err != nil {
@@ -163,7 +166,7 @@ func (l *loop) serve() error {
 		}
 		l.handleAll(events)
 	}
-	return nil
+	return errClosed
 }
 
 func (l *loop) handleAll(events []unix.EpollEvent) {

@@ -207,8 +207,8 @@ func findLeader(ctx context.Context, probes []*conn, patient bool) (seat, error)
 	l := probes[0].loop
 	for {
 		select {
-		case <-l.refused:
-			return seat{}, l.refusal
+		case <-l.refused.Done():
+			return seat{}, context.Cause(l.refused)
 		case <-ctx.Done():
 			for _, c := range probes {
 				if len(heard) == 0 && c.isReady.Load() {
@@ -434,8 +434,8 @@ func login(ctx context.Context, protocol store.Protocol, o *Options) error {
 				problem = err
 			}
 		}
-		i.pause(ctx, leaderPoll, i.refused)
-		if err := i.refusedBy(); err != nil {
+		i.pause(ctx, leaderPoll, i.refused.Done())
+		if err := context.Cause(i.refused); err != nil {
 			return err
 		}
 	}
@@ -498,24 +498,6 @@ func (l *loop) loggedIn(err error) {
 			k.conn.failWaiting(&store.Failure{Code: store.Unauthenticated, Text: fmt.Sprintf("a new login failed: %v", err)})
 		}
 		k.conn.startWaiting()
-	}
-}
-
-// refuse notes that a member refuses connections, or has to be refused; the first reason counts.
-func (l *loop) refuse(err error) {
-	if l.refusal == nil {
-		l.refusal = err
-		close(l.refused)
-	}
-}
-
-// refusedBy is the reason; nil: no member has.
-func (l *loop) refusedBy() error {
-	select {
-	case <-l.refused:
-		return l.refusal
-	default:
-		return nil
 	}
 }
 

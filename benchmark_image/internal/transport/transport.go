@@ -93,8 +93,8 @@ func (t *Transport) open(ctx context.Context) error {
 	}
 	t.current.Store(&current)
 	t.loop.connectAll(t.connections)
-	t.Unreachable = waitAll(ctx, t.loop.refused, t.connections)
-	if err := t.loop.refusedBy(); err != nil {
+	t.Unreachable = waitAll(ctx, t.loop.refused.Done(), t.connections)
+	if err := context.Cause(t.loop.refused); err != nil {
 		return err
 	}
 	if len(t.Unreachable) == len(members) {
@@ -156,12 +156,10 @@ func (t *Transport) Connections() (n int) {
 // Close ends all connections.
 func (t *Transport) Close() { t.loop.close() }
 
-func (l *loop) reason() string {
-	<-l.done
-	if l.failed != nil {
-		return l.failed.Error()
-	}
-	return "the connections were closed"
+// reason is why the loop has ended, once it has.
+func (l *loop) reason() error {
+	<-l.done.Done()
+	return context.Cause(l.done)
 }
 
 // task is what a job does.
@@ -274,13 +272,13 @@ func (c *conn) ask(ctx context.Context, what store.Request, timeout time.Duratio
 			one.done <- c.failure()
 		}
 	}) {
-		return answer, errors.New(c.loop.reason())
+		return answer, c.loop.reason()
 	}
 	var failure *store.Failure
 	select {
 	case failure = <-one.done:
-	case <-c.loop.done:
-		return answer, errors.New(c.loop.reason())
+	case <-c.loop.done.Done():
+		return answer, c.loop.reason()
 	case <-ctx.Done():
 		// The deadline of the request ends it in the loop.
 		failure = &store.Failure{Code: store.Canceled, Text: context.Cause(ctx).Error(), Unknown: true}
