@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -45,8 +46,8 @@ type Run struct {
 	lastEnd time.Duration // when the last outcome of the measurement came, since epoch; 0: none has come
 	slots   []slot
 	tally   tally
-	quit    context.Context // ends with Stop
-	stop    context.CancelFunc
+	quit    context.Context // ends when the run is to end early; its cause is why
+	stop    context.CancelCauseFunc
 	plan    plan
 	lanes   lanes
 	clock   func() time.Duration // elapsed as a func value, allocated once
@@ -63,9 +64,6 @@ type Run struct {
 	lastOK  atomic.Int64                // ns since epoch
 	streaks [Kinds]streak
 	stopped atomic.Bool
-
-	reasonOnce sync.Once
-	reason     string
 }
 
 // slot is the state of one client between its requests. The padding keeps neighbours, which other cores
@@ -118,7 +116,7 @@ func NewRun(options Options) *Run {
 		r.lanes.init(1)
 	}
 	r.plan.init(options.Warmup, options.Pacer, options.Members, options.Clients)
-	r.quit, r.stop = context.WithCancel(context.Background())
+	r.quit, r.stop = context.WithCancelCause(context.Background())
 	r.clock = r.elapsed
 	return r
 }
@@ -126,20 +124,13 @@ func NewRun(options Options) *Run {
 // Attack runs the load to its end and returns what was measured. When ctx ends it stops early; the
 // text of the context's cause is then the reason in the result.
 func (r *Run) Attack(ctx context.Context, transport Transport) Result {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(r.quit, cancel)()
-	began, reason := r.await(ctx)
+	defer context.AfterFunc(ctx, func() { r.end(context.Cause(ctx)) })()
+	began, reason := r.await()
 	if reason != "" {
-		r.setReason(reason)
-		return Result{Reason: r.reason}
+		return Result{Reason: reason}
 	}
 	r.began.Store(int64(began))
 	r.epoch = r.world.Wall().Add(-r.elapsed())
-	defer context.AfterFunc(ctx, func() {
-		r.setReason(fmt.Sprint(context.Cause(ctx)))
-		r.stopped.Store(true)
-	})()
 	r.before = r.account()
 	if r.options.Pacer.Planned() {
 		r.lanes.beat(0, beatInterval) // the process may be stopped before beat runs
@@ -151,21 +142,19 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 	if r.options.Pacer.Planned() && r.options.Warmup != nil {
 		defer r.world.AfterFunc(r.plan.begin, func() { close(r.plan.begun) })()
 	}
-	transport.Drive(ctx, r.options.Clients, r)
+	transport.Drive(r.quit, r.options.Clients, r)
 	ended, after := r.elapsed(), r.account()
 	close(over)
 	watching.Wait()
-	if ctx.Err() == nil {
-		r.setReason("")
-	} else {
-		r.setReason(fmt.Sprint(context.Cause(ctx)))
+	if why := context.Cause(r.quit); why != nil {
+		reason = why.Error()
 	}
-	return r.result(ended, after)
+	return r.result(ended, after, reason)
 }
 
 // await waits for the configured start and returns it, without one the present time, or why the load does not begin. A
 // load that is ready only after its start does not: its figures would be of another time than those of the others.
-func (r *Run) await(ctx context.Context) (began time.Duration, reason string) {
+func (r *Run) await() (began time.Duration, reason string) {
 	now, start := r.world.Now(), r.options.Start
 	if start == 0 {
 		return now, ""
@@ -178,14 +167,14 @@ func (r *Run) await(ctx context.Context) (began time.Duration, reason string) {
 	select {
 	case <-timer.C:
 		return start, ""
-	case <-ctx.Done():
-		return 0, fmt.Sprint(context.Cause(ctx))
+	case <-r.quit.Done():
+		return 0, context.Cause(r.quit).Error()
 	}
 }
 
-func (r *Run) result(ended time.Duration, after account) Result {
+func (r *Run) result(ended time.Duration, after account, reason string) Result {
 	begin, measured := r.plan.measuring(ended)
-	result := Result{Measured: measured, Reason: r.reason}
+	result := Result{Measured: measured, Reason: reason}
 	if r.options.Warmup != nil {
 		count := func(outcome Outcome) int { return int(r.warm[outcome].Load()) }
 		result.Warmup = &WarmupResult{OK: count(OK), Failed: count(Failed), Unknown: count(Unknown),
@@ -199,7 +188,7 @@ func (r *Run) result(ended time.Duration, after account) Result {
 	}
 	// Until now, and not only until the last outcome: clients may have paused from then on.
 	result.Due = r.options.Pacer.Due(ended - begin)
-	if r.reason == "" && r.lastEnd > 0 {
+	if reason == "" && r.lastEnd > 0 {
 		ended = r.lastEnd // what is left of the warm-up may take longer
 	}
 	result.First, result.Took = r.plan.first, ended-begin
@@ -282,10 +271,11 @@ func (r *Run) NoteIdle(d time.Duration) {
 }
 
 // Stop ends the run early for the given reason; the first reason counts.
-func (r *Run) Stop(reason string) {
-	r.setReason(reason)
+func (r *Run) Stop(reason string) { r.end(errors.New(reason)) }
+
+func (r *Run) end(why error) {
 	r.stopped.Store(true)
-	r.stop()
+	r.stop(why)
 }
 
 // Progress gives the number of requests of the measurement that have an outcome and how many of them failed.
@@ -424,8 +414,6 @@ func (r *Run) add(request *Request, outcome Outcome, code store.Code) (end time.
 }
 
 func (r *Run) elapsed() time.Duration { return r.world.Now() - time.Duration(r.began.Load()) }
-
-func (r *Run) setReason(reason string) { r.reasonOnce.Do(func() { r.reason = reason }) }
 
 // watchStall ends a run without successes: where each request waits for its deadline, it would go on
 // for hours. Each kind of request is watched by itself: without a quorum, serializable reads are still answered, and no
