@@ -148,8 +148,7 @@ func (c *conn) Wrote(n int) {
 
 func (c *conn) Leave(err error) {
 	if err == nil && c.Ready() {
-		c.append(jute.AppendClose(c.out, c.wait(nil, stepClose)))
-		c.sent()
+		c.send(jute.AppendClose(c.out, c.wait(nil, stepClose)))
 		c.broken = true
 	}
 }
@@ -177,14 +176,11 @@ func (c *conn) Start(room store.Call, r *store.Request, _ *[]byte) bool {
 	case store.Get:
 		to.key, to.visitor = r.Key, r.Visitor
 		if !r.Serializable {
-			c.append(jute.AppendSync(c.out, c.wait(to, stepSync)))
-			c.sent()
+			c.send(jute.AppendSync(c.out, c.wait(to, stepSync)))
 		}
-		c.append(jute.AppendGet(c.out, c.wait(to, stepGet), c.protocol.chroot, r.Key))
-		c.sent()
+		c.send(jute.AppendGet(c.out, c.wait(to, stepGet), c.protocol.chroot, r.Key))
 	default:
-		c.append(jute.AppendSync(c.out, c.wait(to, stepRefuse)))
-		c.sent()
+		c.send(jute.AppendSync(c.out, c.wait(to, stepRefuse)))
 	}
 	return true
 }
@@ -199,8 +195,7 @@ func (c *conn) write(to *call, step step) {
 		c.tails = append(c.tails, tail{before: len(out), value: to.value, at: c.next - 1})
 		c.queued += uint64(len(to.value))
 	}
-	c.append(jute.AppendWriteEnd(out, to.operation))
-	c.sent()
+	c.send(jute.AppendWriteEnd(out, to.operation))
 }
 
 // wait adds an answer to those that are waited for, and gives the number of the request.
@@ -225,8 +220,11 @@ func (c *conn) wait(to *call, step step) (xid int32) {
 	return xid
 }
 
-// sent notes where the last request ends.
-func (c *conn) sent() { c.waiter(c.next - 1).end = c.queued }
+// send is append for the end of the last request, and notes where that is.
+func (c *conn) send(out []byte) {
+	c.append(out)
+	c.waiter(c.next - 1).end = c.queued
+}
 
 func (c *conn) waiter(at uint64) *waiter { return &c.queue[at&uint64(len(c.queue)-1)] }
 
