@@ -31,7 +31,6 @@ const (
 	bodyTimeout = 10 * time.Second
 )
 
-// Handler serves the HTTP interface.
 type Handler struct {
 	Runner      *Runner
 	Hosts       Hosts

@@ -77,7 +77,6 @@ func mainIn(ctx context.Context, w world.World, version string, secure spec.Secu
 	return ExitOK
 }
 
-// command is one of the program's.
 type command struct {
 	name, arguments string
 	most            int // arguments

@@ -38,7 +38,6 @@ const (
 	frameContinuation = 0x9
 )
 
-// Flags of frames.
 const (
 	flagEndStream  = 0x1
 	flagAck        = 0x1

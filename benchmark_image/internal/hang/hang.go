@@ -10,7 +10,6 @@ import (
 // Limit is after how long something hangs, rather than being slow.
 const Limit = time.Minute
 
-// Until waits for a condition.
 func Until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	for deadline := Deadline(); !condition(); time.Sleep(5 * time.Millisecond) {

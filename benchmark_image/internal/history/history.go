@@ -22,7 +22,6 @@ const Version = 1
 // Outcome is how an operation ended.
 type Outcome uint8
 
-// The outcomes.
 const (
 	OK      Outcome = iota // answered well
 	Wrong                  // answered, and the answer was not what it must be
@@ -32,13 +31,11 @@ const (
 
 var outcomeNames = [...]string{"ok", "wrong", "failed", "unknown"}
 
-// String names the outcome.
 func (o Outcome) String() string { return outcomeNames[o] }
 
 // Op is what an operation does.
 type Op uint8
 
-// The operations.
 const (
 	Put Op = iota
 	Get
@@ -48,13 +45,11 @@ const (
 
 var opNames = [...]string{"put", "get", "serializable get", "txn"}
 
-// String names the operation.
 func (o Op) String() string { return opNames[o] }
 
 // Content is what a read found.
 type Content uint8
 
-// The contents.
 const (
 	Nothing Content = iota // no answer that tells
 	Absent                 // no such key

@@ -17,7 +17,6 @@ import (
 // Kind is the call that a request makes.
 type Kind uint8
 
-// The kinds of requests.
 const (
 	Put Kind = iota
 	Range
@@ -195,7 +194,6 @@ func (r *Request) clear() {
 // Outcome is how a request ended.
 type Outcome uint8
 
-// The outcomes of requests.
 const (
 	NotSent   Outcome = iota // the run ended before it was sent
 	OK                       // answered well

@@ -15,7 +15,6 @@ import (
 	"containernet-env/benchmark_image/internal/world"
 )
 
-// Options describes a run.
 type Options struct {
 	Clients  int
 	Members  int // the transport sends request k to member k mod Members; 0 is 1

@@ -15,7 +15,6 @@ import (
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
-// in gives the options a world.
 func (o Options) in(w *worldtest.World) Options {
 	o.World = w
 	return o

@@ -47,7 +47,6 @@ type kindRecord struct {
 	failed, unknown, abandoned int // abandoned ones are unknown, too
 }
 
-// NewRecorder makes one for one run.
 func NewRecorder(plan Plan) *Recorder {
 	expected := max(plan.Duration, plan.LastStart)
 	return &Recorder{plan: plan, timeline: newTimeline(plan.Interval, expected, plan.Duration)}

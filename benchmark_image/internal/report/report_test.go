@@ -43,7 +43,6 @@ func fixed(operation string, took time.Duration, latencies []time.Duration, errs
 	return r
 }
 
-// seriesOf has the given latencies.
 func seriesOf(of []time.Duration) latencies {
 	s := new(series)
 	for _, latency := range of {

@@ -289,7 +289,6 @@ func clampedSlot(latency time.Duration) int {
 // encoders are reused, because each needs more memory than the histograms of a report.
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
-// encoder compresses histograms.
 type encoder struct {
 	counts     []byte
 	compressed bytes.Buffer

@@ -44,7 +44,6 @@ func (r *Result) Text(w io.Writer, options TextOptions) error {
 	return err
 }
 
-// page is the text so far.
 type page struct {
 	strings.Builder
 	number string // the format of every float64

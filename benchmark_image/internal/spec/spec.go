@@ -16,7 +16,6 @@ import (
 // Operation is the kind of request that a benchmark sends, named as in etcd's benchmark tool.
 type Operation string
 
-// The operations that can be measured.
 const (
 	Put   Operation = "put"
 	Range Operation = "range"
@@ -24,7 +23,6 @@ const (
 	Txn   Operation = "txn"   // puts in transactions, if the key exists
 )
 
-// Operations are all of them.
 var Operations = []Operation{Put, Range, Mixed, Txn}
 
 // Reads tells whether some requests of the operation are ranges.

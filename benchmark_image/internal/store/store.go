@@ -80,7 +80,6 @@ func MemberID(address string) uint64 {
 // (https://grpc.github.io/grpc/core/md_doc_statuscodes.html), and Check, which is ours.
 type Code uint8
 
-// The codes.
 const (
 	OK Code = iota
 	Canceled
@@ -108,7 +107,6 @@ var codeNames = [...]string{
 	"DataLoss", "Unauthenticated", "Check",
 }
 
-// String gives the name of the code.
 func (c Code) String() string {
 	if int(c) < len(codeNames) {
 		return codeNames[c]
@@ -173,7 +171,6 @@ type RefusedError struct{ Err error }
 
 func (e RefusedError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the reason.
 func (e RefusedError) Unwrap() error { return e.Err }
 
 // Call is the room for one request at a time: who starts one request after the other in the same Call allocates

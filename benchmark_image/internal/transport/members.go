@@ -140,7 +140,6 @@ func (e *election) settled(now time.Duration) bool {
 	return 2*len(e.members) > e.probes || now-e.since > leaderGrace
 }
 
-// seat is a leader.
 type seat struct {
 	leader uint64
 	itself *conn // nil: it is not among the members that answered

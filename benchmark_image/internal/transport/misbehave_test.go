@@ -50,7 +50,6 @@ func says(text string, last bool) func(net.Conn) {
 	})
 }
 
-// status is an answer of HTTP.
 func status(line, body string) func(net.Conn) {
 	return says(fmt.Sprintf("HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s", line, len(body), body), false)
 }

@@ -153,7 +153,6 @@ func (t *Transport) Connections() (n int) {
 	return n
 }
 
-// Close ends all connections.
 func (t *Transport) Close() { t.loop.close() }
 
 // reason is why the loop has ended, once it has.

@@ -17,7 +17,6 @@ import (
 // Verdict is what is known of a history.
 type Verdict string
 
-// The verdicts.
 const (
 	Holds     Verdict = "ok"
 	Violated  Verdict = "violated"

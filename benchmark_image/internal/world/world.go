@@ -22,7 +22,6 @@ import (
 type World interface {
 	// Now is the time on CLOCK_MONOTONIC, which all programs of a machine share. It is always positive.
 	Now() time.Duration
-	// Wall is the time of day.
 	Wall() time.Time
 	// NewTimer makes a timer that fires once, after d.
 	NewTimer(d time.Duration) Timer
@@ -30,7 +29,6 @@ type World interface {
 	AfterFunc(d time.Duration, f func()) (stop func() bool)
 	// WithTimeout is that of package context.
 	WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
-	// NewPoller makes a poller.
 	NewPoller() (Poller, error)
 	// Processor gives what this process has had of the machine's cores so far.
 	Processor() Processor

@@ -428,7 +428,6 @@ func (w *World) WithTimeout(ctx context.Context, d time.Duration) (context.Conte
 // Stage is what a member does with a request.
 type Stage int
 
-// The stages.
 const (
 	Arrived Stage = iota
 	CarriedOut

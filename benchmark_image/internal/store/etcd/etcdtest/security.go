@@ -34,14 +34,12 @@ var (
 	never = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Authority signs certificates.
 type Authority struct {
 	t           testing.TB
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
-// NewAuthority makes a CA.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t}

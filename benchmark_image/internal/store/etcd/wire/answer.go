@@ -30,7 +30,6 @@ const (
 	memberID, memberName, memberClientURLs = 1<<3 | varint, 2<<3 | blob, 4<<3 | blob
 )
 
-// Problems with an encoding.
 var (
 	ErrTruncated = errors.New("the message ends within a field")
 	ErrLength    = errors.New("a field is longer than any that is expected")

@@ -11,7 +11,6 @@ import (
 // Call is a call of etcd's API, whose request and answer belong together.
 type Call uint8
 
-// The calls that are known here.
 const (
 	Put Call = iota
 	Range

@@ -173,7 +173,6 @@ var meanings = map[Code]struct {
 	-127:                 {"throttled", store.ResourceExhausted, true},
 }
 
-// String names the error.
 func (c Code) String() string {
 	if known, ok := meanings[c]; ok {
 		return known.name

@@ -8,7 +8,6 @@ import "encoding/binary"
 // Operation is the type of a request.
 type Operation int32
 
-// The operations that are known here.
 const (
 	Create       Operation = 1
 	GetData      Operation = 4
@@ -57,7 +56,6 @@ func AppendConnect(b []byte, timeout int32) []byte {
 	return finish(append(b, 0), start, 0) // not read-only
 }
 
-// AppendPing appends a ping.
 func AppendPing(b []byte) []byte { return finish(header(b, PingXid, ping), len(b), 0) }
 
 // AppendClose appends the request that ends the session.

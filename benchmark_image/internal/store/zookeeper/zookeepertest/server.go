@@ -218,7 +218,6 @@ type Request struct {
 	body      []byte
 }
 
-// Types of requests.
 const (
 	create       = 1
 	getData      = 4
@@ -257,7 +256,6 @@ func ReadPacket(c io.Reader) ([]byte, error) {
 	return packet, err
 }
 
-// ReadRequest reads a request.
 func ReadRequest(c io.Reader) (*Request, error) {
 	packet, err := ReadPacket(c)
 	if err != nil {
