@@ -5,13 +5,12 @@ package world
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -166,22 +165,15 @@ func waitsOf(tasks string) map[string]threadWait {
 		if err != nil {
 			continue // it has just ended
 		}
-		fields := strings.Fields(string(text))
-		if len(fields) != 3 {
-			return nil
-		}
-		ns, err := strconv.ParseInt(fields[1], 10, 64)
-		if err != nil {
-			return nil
-		}
-		slices, err := strconv.ParseInt(fields[2], 10, 64)
-		if err != nil {
+		var ran int64
+		var wait threadWait
+		if _, err := fmt.Sscan(string(text), &ran, &wait.delay, &wait.slices); err != nil {
 			return nil
 		}
 		if waits == nil {
 			waits = make(map[string]threadWait, len(threads))
 		}
-		waits[thread.Name()] = threadWait{time.Duration(ns), slices}
+		waits[thread.Name()] = wait
 	}
 	return waits
 }
