@@ -23,7 +23,6 @@ const ALPN = "h2"
 type Protocol struct {
 	Secured store.Security // for ALPN; nil: connections are plain
 	User    *User          // nil: there is none
-	HTTP2   h2.Options     // for tests
 }
 
 func (p Protocol) Traits() store.Traits {
@@ -31,9 +30,7 @@ func (p Protocol) Traits() store.Traits {
 }
 
 func (p Protocol) NewConn(member string) store.Conn {
-	options := p.HTTP2
-	options.Secure = p.Secured != nil
-	return &conn{Conn: h2.NewConn(member, wire.Methods[:], options), user: p.User}
+	return &conn{Conn: h2.NewConn(member, wire.Methods[:], h2.Options{Secure: p.Secured != nil}), user: p.User}
 }
 
 func (p Protocol) NewCall(owner store.Owner) store.Call {

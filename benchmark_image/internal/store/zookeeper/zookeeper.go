@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -24,14 +23,12 @@ const DefaultEndpoint = "127.0.0.1:2181"
 // which it is sent a larger packet (jute.maxbuffer).
 const MaxValue = 1_000_000
 
-// sessionTimeout is after which silence members end a session. They hold it to between 2 and 20 of their ticks: with
-// the default tick of 2 s that is at most 40 s.
+// sessionTimeout is after which silence members are to end a session. They hold it to between 2 and 20 of their ticks:
+// with the default tick of 2 s that is at most 40 s.
 const sessionTimeout = 30 * time.Second
 
 // Protocol implements store.Protocol.
 type Protocol struct {
-	// Timeout is after which silence members are to end a session. They may choose another one.
-	Timeout time.Duration
 	// FirstXid is the number of the first request of each connection; 0: 1. It is for tests.
 	FirstXid int32
 
@@ -42,8 +39,7 @@ type Protocol struct {
 // New makes a protocol for keys that are znodes below the one with the path chroot; "": below the root. What it learns
 // of keys serves all its connections.
 func New(chroot string) *Protocol {
-	return &Protocol{Timeout: sessionTimeout, chroot: chroot,
-		existence: existenceCache{written: make([]atomic.Uint64, bits/64)}}
+	return &Protocol{chroot: chroot, existence: existenceCache{written: make([]atomic.Uint64, bits/64)}}
 }
 
 func (p *Protocol) Traits() store.Traits {
@@ -52,7 +48,7 @@ func (p *Protocol) Traits() store.Traits {
 
 func (p *Protocol) NewConn(member string) store.Conn {
 	c := &conn{protocol: p, id: store.MemberID(member), xid: max(p.FirstXid, 1), queue: make([]waiter, 16)}
-	c.out = jute.AppendConnect(nil, int32(min(p.Timeout.Milliseconds(), math.MaxInt32)))
+	c.out = jute.AppendConnect(nil, int32(sessionTimeout.Milliseconds()))
 	c.queued = uint64(len(c.out))
 	return c
 }

@@ -25,10 +25,6 @@ const (
 // PingXid is the number of every ping and of its answer.
 const PingXid = -2
 
-// MaxPacket is the most that a member takes as one packet unless it is configured otherwise (jute.maxbuffer), in bytes
-// without its length. One that is longer ends the connection.
-const MaxPacket = 1<<20 - 1
-
 // anyVersion lets a write or a check be for whatever version the znode has.
 const anyVersion = -1
 
