@@ -82,8 +82,7 @@ func measure(ctx context.Context, w world.World, s *spec.Spec, d display, secure
 	}
 	b := &benchmark{world: w, spec: s, id: 1 + w.Uint64()%keys.MaxRun, seconds: d.sample, result: result}
 	if d.progress == "json" {
-		stop := showProgress(w, &b.progress, stderr)
-		defer stop()
+		defer b.showProgress(stderr)()
 	}
 	protocol, err := s.Protocol(secure)
 	if err != nil {
@@ -148,15 +147,10 @@ func (b *benchmark) keepHistory(path string) (end func() (history.Footer, error)
 
 func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
 
-// progress is that of the measurement.
-type progress struct {
-	total atomic.Int64             // requests; 0: not known
-	run   atomic.Pointer[load.Run] // nil: it has not started
-}
-
-func (p *progress) now() report.Progress {
-	now := report.Progress{Total: int(p.total.Load())}
-	if run := p.run.Load(); run != nil {
+// now is the progress of the measurement.
+func (b *benchmark) now() report.Progress {
+	now := report.Progress{Total: int(b.total.Load())}
+	if run := b.started.Load(); run != nil {
 		now.Done, now.Errors = run.Progress()
 		now.Warmup = run.WarmedUp()
 		if began := run.BeganNs(); began > 0 {
@@ -170,20 +164,20 @@ const progressInterval = 100 * time.Millisecond
 
 // showProgress writes a report.Progress line for each interval, and a last one when the returned function is
 // called, which waits for it.
-func showProgress(w world.World, p *progress, stderr io.Writer) (stop func()) {
+func (b *benchmark) showProgress(stderr io.Writer) (stop func()) {
 	over := make(chan struct{})
 	var showing sync.WaitGroup
 	showing.Go(func() {
 		encoder := json.NewEncoder(stderr)
 		for ended := false; !ended; {
-			timer := w.NewTimer(progressInterval)
+			timer := b.world.NewTimer(progressInterval)
 			select {
 			case <-over:
 				ended = true
 			case <-timer.C:
 			}
 			timer.Stop()
-			_ = encoder.Encode(p.now()) // there may be no reader: a measurement must not fail for its progress
+			_ = encoder.Encode(b.now()) // there may be no reader: a measurement must not fail for its progress
 		}
 	})
 	return func() {
@@ -194,56 +188,7 @@ func showProgress(w world.World, p *progress, stderr io.Writer) (stop func()) {
 
 // targeter gives what the requests do. promises is what the store acknowledges of their writes.
 func targeter(s *spec.Spec, promises *load.Promises) load.Targeter {
-	if s.Operation == spec.Range && s.Named() {
-		return named(s)
-	}
-	puts := &load.Puts{
-		Prefix:   s.Prefix,
-		KeySize:  s.KeySize,
-		Order:    order(s),
-		Values:   keys.NewValues(s.ValSize, s.Seed),
-		Txn:      s.Operation == spec.Txn,
-		Unique:   s.Unique(),
-		Promises: promises,
-	}
-	if !s.Operation.Reads() {
-		return puts
-	}
-	reads := reads(s)
-	reads.Order, reads.SpanKeys, reads.Space = puts.Order, s.SpanKeys, s.DistinctKeys()
-	if s.Verify {
-		reads.Verify = puts.Values
-	}
-	if s.Operation == spec.Range {
-		return reads
-	}
-	reads.Promises = promises
-	return &load.Mixed{Puts: puts, Reads: reads, Ratio: s.PutRatio, Draw: keys.NewDraw(s.DrawSeed(), keys.StreamKinds).At}
-}
-
-func order(s *spec.Spec) keys.Order {
-	switch s.Order() {
-	case spec.Uniform:
-		return keys.NewUniform(s.DistinctKeys(), s.DrawSeed())
-	case spec.Zipfian:
-		return keys.NewZipfian(s.DistinctKeys(), s.ZipfExponent, s.DrawSeed())
-	}
-	return keys.NewOrder(s.DistinctKeys(), s.Order() == spec.Sequential, s.DrawSeed())
-}
-
-func named(s *spec.Spec) *load.Reads {
-	r := reads(s)
-	r.Span.Key, r.Span.End = s.Span()
-	if s.Verify {
-		r.Verify = keys.NewValues(s.ValSize, s.Seed)
-		r.First, r.Last = s.Known()
-	}
-	return r
-}
-
-// reads gives what all reads have in common.
-func reads(s *spec.Spec) *load.Reads {
-	return &load.Reads{
+	reads := &load.Reads{
 		Span: store.Request{
 			Limit:        s.Limit,
 			Serializable: s.Consistency != spec.Linearizable,
@@ -254,6 +199,48 @@ func reads(s *spec.Spec) *load.Reads {
 		KeySize:  s.KeySize,
 		Complete: requireFound(s),
 	}
+	named := s.Operation == spec.Range && s.Named()
+	var values *keys.Values // of the data set
+	if s.Verify || !named {
+		values = keys.NewValues(s.ValSize, s.Seed)
+	}
+	if s.Verify {
+		reads.Verify = values
+	}
+	if named {
+		reads.Span.Key, reads.Span.End = s.Span()
+		reads.First, reads.Last = s.Known()
+		return reads
+	}
+	reads.Order, reads.SpanKeys, reads.Space = order(s), s.SpanKeys, s.DistinctKeys()
+	puts := &load.Puts{
+		Prefix:   s.Prefix,
+		KeySize:  s.KeySize,
+		Order:    reads.Order,
+		Values:   values,
+		Txn:      s.Operation == spec.Txn,
+		Unique:   s.Unique(),
+		Promises: promises,
+	}
+	switch s.Operation {
+	case spec.Range:
+		return reads
+	case spec.Mixed:
+		reads.Promises = promises
+		return &load.Mixed{Puts: puts, Reads: reads, Ratio: s.PutRatio,
+			Draw: keys.NewDraw(s.DrawSeed(), keys.StreamKinds).At}
+	}
+	return puts
+}
+
+func order(s *spec.Spec) keys.Order {
+	switch s.Order() {
+	case spec.Uniform:
+		return keys.NewUniform(s.DistinctKeys(), s.DrawSeed())
+	case spec.Zipfian:
+		return keys.NewZipfian(s.DistinctKeys(), s.ZipfExponent, s.DrawSeed())
+	}
+	return keys.NewOrder(s.DistinctKeys(), s.Order() == spec.Sequential, s.DrawSeed())
 }
 
 // requireFound tells whether an answer without a key is a failure. Verified reads need keys that were written before.
@@ -289,13 +276,15 @@ func rehearsal(s *spec.Spec) (samples []store.Request) {
 
 // benchmark runs one Spec: its warm-up and the measurement, in one run.
 type benchmark struct {
-	world    world.World
-	spec     *spec.Spec
-	result   *report.Result
-	progress progress
-	seconds  bool            // the text report has a row for every second
-	id       uint64          // of the run
-	history  *history.Writer // nil: none is kept
+	world   world.World
+	spec    *spec.Spec
+	result  *report.Result
+	seconds bool            // the text report has a row for every second
+	id      uint64          // of the run
+	history *history.Writer // nil: none is kept
+
+	total   atomic.Int64             // requests of the measurement; 0: not known
+	started atomic.Pointer[load.Run] // nil: it has not
 }
 
 // run runs the warm-up, and the measurement right after it, and completes the result.
@@ -307,12 +296,12 @@ func (b *benchmark) run(ctx context.Context, transport load.Transport) {
 	}
 	if total := options.Pacer.Total; total < math.MaxInt { // else only the duration is known
 		b.result.Requests = total
-		b.progress.total.Store(int64(total))
+		b.total.Store(int64(total))
 	}
 	recorder := report.NewRecorder(b.plan(&options))
 	options.Sink = recorder
 	run := load.NewRun(options)
-	b.progress.run.Store(run)
+	b.started.Store(run)
 	b.result.Complete(run.Attack(ctx, transport), recorder)
 }
 
@@ -381,7 +370,10 @@ func (b *benchmark) options(ctx context.Context) (options load.Options) {
 		options.Pacer = closedLoop(s.Total, s.Duration)
 		return options
 	}
-	starts := schedule(s)
+	var starts load.Schedule = load.Constant(s.Rate)
+	if s.Arrival == spec.Poisson {
+		starts = load.NewPoisson(s.Rate, keys.NewDraw(s.DrawSeed(), keys.StreamArrival).At)
+	}
 	if warms {
 		if countAhead(ctx, s, starts); ctx.Err() != nil {
 			return options
@@ -417,12 +409,4 @@ func closedLoop(total int, duration time.Duration) load.Pacer {
 		total = math.MaxInt
 	}
 	return load.Pacer{Total: total, Duration: duration}
-}
-
-// schedule gives the schedule of an open loop, with its warm-up.
-func schedule(s *spec.Spec) load.Schedule {
-	if s.Arrival == spec.Poisson {
-		return load.NewPoisson(s.Rate, keys.NewDraw(s.DrawSeed(), keys.StreamArrival).At)
-	}
-	return load.Constant(s.Rate)
 }
