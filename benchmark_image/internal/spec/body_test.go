@@ -239,7 +239,7 @@ func TestTheLargestSpecFits(t *testing.T) {
 	s.Key, s.End, s.KeySize, s.KeySpace, s.Verify = strings.Repeat("\x01", MaxKeyText), strings.Repeat("\x02",
 		MaxKeyText), 1024, 1, true
 	s.Prefix, s.Endpoints, s.User = "\x01", nil, strings.Repeat("\x01", MaxUser)
-	for _, p := range s.files() {
+	for _, p := range fileParameters {
 		*p.at(&s).(*string) = strings.Repeat("\x01", MaxFileName)
 	}
 	for i := range MaxEndpoints {

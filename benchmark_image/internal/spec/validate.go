@@ -259,19 +259,14 @@ const PasswordVariable = "BENCHMARK_PASSWORD"
 // MaxSecret bounds a file with certificates, a key, a password or a token, in bytes.
 const MaxSecret = 1 << 20
 
-// suffixWithTLS is what the path of benchmark-client is followed by in that of the program with TLS.
-const suffixWithTLS = "-tls"
-
 // WithTLS is the path of the program that carries loads over TLS, by that of benchmark-client: it is beside it.
-func WithTLS(client string) string { return client + suffixWithTLS }
+func WithTLS(client string) string { return client + "-tls" }
 
 // Secured tells whether connections are secured with TLS, which only the program with TLS can do.
 func (s *Spec) Secured() bool { return s.CAFile != "" }
 
-// files are the parameters that name files, in order.
-func (s *Spec) files() []*Parameter {
-	return []*Parameter{paramCAFile, paramCertFile, paramKeyFile, paramPasswordFile, paramTokenFile}
-}
+// fileParameters are those that name files, in order.
+var fileParameters = []*Parameter{paramCAFile, paramCertFile, paramKeyFile, paramPasswordFile, paramTokenFile}
 
 func (s *Spec) validateSecurity() *Problem {
 	switch {
@@ -299,7 +294,7 @@ func (s *Spec) validateSecurity() *Problem {
 // Locate puts the files that a caller from elsewhere has named into a folder. It refuses names that lead out of it, and
 // all of them if there is no folder: callers must not choose which files are read.
 func (s *Spec) Locate(folder string) *Problem {
-	for _, p := range s.files() {
+	for _, p := range fileParameters {
 		name := p.at(s).(*string)
 		switch {
 		case *name == "":
