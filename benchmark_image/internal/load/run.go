@@ -32,7 +32,7 @@ type Options struct {
 	ID       uint64          // the run that values name as their writer's
 	Promises *Promises       // what was acknowledged before; nil: nothing
 	History  *history.Writer // keeps each operation, those of the warm-up too; nil: nothing does
-	World    world.World     // nil: the real one
+	World    world.World
 }
 
 // Run is a load under way. Ask and Done are for transports; Progress and Stop may be called at any time.
@@ -99,9 +99,6 @@ type Result struct {
 func NewRun(options Options) *Run {
 	if options.Promises == nil {
 		options.Promises = NewPromises(0)
-	}
-	if options.World == nil {
-		options.World = world.Real()
 	}
 	options.Members = max(options.Members, 1)
 	r := &Run{

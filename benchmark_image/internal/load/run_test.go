@@ -12,6 +12,7 @@ import (
 	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/store"
+	"containernet-env/benchmark_image/internal/world"
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
@@ -58,7 +59,7 @@ func next(ctx context.Context, run *Run, client int) (*Request, bool) {
 
 func options(total, clients int) Options {
 	return Options{
-		Clients: clients, Pacer: Pacer{Total: total}, Sink: new(kept),
+		Clients: clients, Pacer: Pacer{Total: total}, Sink: new(kept), World: world.Real(),
 		Targeter: &Puts{KeySize: 4, Order: keys.NewOrder(total, true, 0), Values: keys.NewValues(8, 0)},
 	}
 }

@@ -25,7 +25,7 @@ type Options struct {
 	LostTimeout    time.Duration   // a load ends when no connection was ready for so long; 0: never
 	Permit         Permit          // where connections may be opened to; nil: everywhere
 	Rehearsal      []store.Request // what a user that may not do this is refused for, before a load is sent
-	World          world.World     // nil: the real one
+	World          world.World
 }
 
 // LeaderChange is a move of the load to another member, because that one leads now.
@@ -55,9 +55,6 @@ type Transport struct {
 // by Unreachable. It is an error if none is, if the leader is wanted and not found, if a member refuses a connection
 // over TLS or is refused, or if the protocol's user cannot log in or may not do what Rehearsal has.
 func Open(ctx context.Context, protocol store.Protocol, options Options) (*Transport, error) {
-	if options.World == nil {
-		options.World = world.Real()
-	}
 	t := &Transport{protocol: protocol, options: options}
 	var err error
 	if t.loop, err = newLoop(protocol, &t.options, options.RequestTimeout); err != nil {

@@ -26,6 +26,7 @@ import (
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 	"containernet-env/benchmark_image/internal/store/zookeeper"
 	"containernet-env/benchmark_image/internal/store/zookeeper/zookeepertest"
+	"containernet-env/benchmark_image/internal/world"
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
@@ -40,7 +41,7 @@ func openWith(t testing.TB, w *worldtest.World, protocol store.Protocol, o Optio
 	t.Helper()
 	o.DialTimeout, o.RequestTimeout = cmp.Or(o.DialTimeout, time.Minute), cmp.Or(o.RequestTimeout, time.Minute)
 	cleanup := t.Cleanup
-	if w != nil {
+	if o.World = world.Real(); w != nil {
 		o.World, cleanup = w, w.Cleanup
 	}
 	transport, err := Open(t.Context(), protocol, o)
@@ -66,7 +67,7 @@ func records(o load.Options) []load.Record { return *o.Sink.(*kept) }
 // puts is a load in a world; nil: the real one.
 func puts(w *worldtest.World, total, clients int) load.Options {
 	o := load.Options{
-		Clients: clients, Pacer: load.Pacer{Total: total}, Stall: time.Minute, Sink: new(kept),
+		Clients: clients, Pacer: load.Pacer{Total: total}, Stall: time.Minute, Sink: new(kept), World: world.Real(),
 		Targeter: &load.Puts{KeySize: 4, Order: keys.NewOrder(total, true, 0), Values: keys.NewValues(64, 0)},
 	}
 	if w != nil {
