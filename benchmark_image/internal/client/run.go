@@ -96,16 +96,11 @@ func measure(ctx context.Context, w world.World, s *spec.Spec, d display, secure
 		defer func() { result.AddHistory(end()) }()
 	}
 	connections, err := transport.Open(ctx, protocol, transport.Options{
-		Endpoints:      s.Members(),
-		Conns:          s.Conns,
-		TargetLeader:   s.TargetLeader,
-		Leaderless:     s.Leaderless,
-		DialTimeout:    s.DialTimeout,
-		RequestTimeout: s.RequestTimeout,
-		LostTimeout:    s.LostTimeout(),
-		Rehearsal:      rehearsal(s),
-		Permit:         d.permit,
-		World:          w,
+		Spec:        s,
+		LostTimeout: s.LostTimeout(),
+		Rehearsal:   rehearsal(s),
+		Permit:      d.permit,
+		World:       w,
 	})
 	if err != nil {
 		if ctx.Err() != nil {
@@ -197,7 +192,7 @@ func targeter(s *spec.Spec, promises *load.Promises) load.Targeter {
 		},
 		Prefix:   s.Prefix,
 		KeySize:  s.KeySize,
-		Complete: requireFound(s),
+		Complete: s.KeysRequired(),
 	}
 	named := s.Operation == spec.Range && s.Named()
 	var values *keys.Values // of the data set
@@ -242,9 +237,6 @@ func order(s *spec.Spec) keys.Order {
 	}
 	return keys.NewOrder(s.DistinctKeys(), s.Order() == spec.Sequential, s.DrawSeed())
 }
-
-// requireFound tells whether an answer without a key is a failure. Verified reads need keys that were written before.
-func requireFound(s *spec.Spec) bool { return s.RequireFound || s.Verify && s.Operation == spec.Range }
 
 // rehearsal gives samples of what the load does: its first and its last key, each way. Permissions are for spans of
 // keys.
@@ -341,26 +333,18 @@ func (b *benchmark) lastStart(loop load.Pacer) time.Duration {
 // options gives those of the load, which are not complete when ctx has ended.
 func (b *benchmark) options(ctx context.Context) (options load.Options) {
 	s := b.spec
-	members := len(s.Members())
-	if s.TargetLeader {
-		members = 1
-	}
 	tracked := 0 // keys whose acknowledged writes reads are held against
 	if s.Operation == spec.Mixed && s.Verify {
 		tracked = s.DistinctKeys()
 	}
 	promises := load.NewPromises(tracked)
 	options = load.Options{
-		Clients:      s.Clients,
-		Members:      members,
-		Targeter:     targeter(s, promises),
-		RequireFound: requireFound(s),
-		Stall:        s.StallTimeout,
-		Start:        time.Duration(s.StartNs),
-		ID:           b.id,
-		Promises:     promises,
-		History:      b.history,
-		World:        b.world,
+		Spec:     s,
+		Targeter: targeter(s, promises),
+		ID:       b.id,
+		Promises: promises,
+		History:  b.history,
+		World:    b.world,
 	}
 	warms := s.WarmupRequests > 0 || s.WarmupDuration > 0
 	if s.Rate == 0 {

@@ -5,6 +5,7 @@ import (
 
 	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/world"
 )
@@ -199,7 +200,7 @@ func TestSpansDoNotAllocate(t *testing.T) {
 
 // TestReadsWithoutARevision pass. One that has a revision is held to it, and a write has one of its own.
 func TestReadsWithoutARevision(t *testing.T) {
-	run := NewRun(Options{Clients: 1, Pacer: Pacer{Total: 9}, World: world.Real(),
+	run := NewRun(Options{Spec: &spec.Spec{Clients: 1}, Pacer: Pacer{Total: 9}, World: world.Real(),
 		Targeter: &Reads{KeySize: 1, Order: keys.NewOrder(9, true, 0)}})
 	for _, step := range []struct {
 		revision int64
@@ -245,8 +246,8 @@ func TestAReadIsHeldToTheAcknowledgedWrites(t *testing.T) {
 		reads.Span.Serializable = c.serializable
 		puts := &Puts{Prefix: "p", KeySize: 2, Order: at(key), Values: values, Unique: true, Promises: promises}
 		mixed := &Mixed{Puts: puts, Reads: reads, Ratio: 0.5, Draw: func(n uint64) float64 { return float64(n % 2) }}
-		r := NewRun(Options{ID: run, Clients: 1, Pacer: Pacer{Total: 9}, Targeter: mixed, Promises: promises,
-			World: world.Real()})
+		r := NewRun(Options{Spec: &spec.Spec{Clients: 1}, ID: run, Pacer: Pacer{Total: 9}, Targeter: mixed,
+			Promises: promises, World: world.Real()})
 		write, _ := r.Ask(0)
 		assert.OK(t, r.CheckRevision(write, 5, 1, c.revision >= 0))
 		read, _ := r.Ask(0)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"containernet-env/benchmark_image/internal/assert"
+	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
@@ -16,7 +17,7 @@ func TestAMemberThatStallsKeepsItsOwnRequestsOnly(t *testing.T) {
 	for _, clients := range []int{members, 31} {
 		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			o := options(total, clients).in(w)
-			o.Members, o.Pacer = members, NewOpenLoop(Constant(rate), total, 0)
+			o.Endpoints, o.Pacer = make([]string, members), NewOpenLoop(Constant(rate), total, 0)
 			begin := w.Now()
 			var sent [total]int
 			NewRun(o).Attack(t.Context(), fake(func(_ context.Context, client int, r *Request) (int64, error) {
@@ -48,7 +49,7 @@ func TestAClientThatIsWokenTooLateSendsNothing(t *testing.T) {
 	starts := Constant(1)
 	// woken is what a client gets that had request 1, which is due after 1 s, and asks again that long after the start.
 	woken := func(w *worldtest.World, o Options, after time.Duration) (run *Run, request *Request, more bool) {
-		o.Clients, o.Targeter = 1, options(10, 1).Targeter
+		o.Spec, o.Targeter = &spec.Spec{Clients: 1}, options(10, 1).Targeter
 		run = NewRun(o.in(w))
 		run.began.Store(int64(w.Now()))
 		first, _ := run.Ask(0)

@@ -10,6 +10,7 @@ import (
 
 	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
@@ -27,7 +28,7 @@ func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 			Pacer:  NewOpenLoop(From{starts, warm, starts.Start(warm)}, total, 0),
 		},
 	} {
-		o.Sink, o.Clients = new(kept), 4
+		o.Sink, o.Spec = new(kept), &spec.Spec{Clients: 4}
 		o.Targeter = &Puts{KeySize: 4, Order: keys.NewOrder(warm+total, false, 1), Values: keys.NewValues(8, 0)}
 		var mu sync.Mutex
 		written := make(map[string]int)
@@ -80,7 +81,7 @@ func TestAWarmupOfADuration(t *testing.T) {
 		loop := NewOpenLoop(schedule, 0, length)
 		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			o := options(50, 6).in(w)
-			o.Members = 3
+			o.Endpoints = make([]string, 3)
 			o.Warmup = &loop
 			o.Pacer = NewOpenLoop(From{schedule, loop.Total, length}, 50, 0)
 			warm := 0
@@ -127,7 +128,7 @@ func TestARunThatIsEndedDuringItsWarmup(t *testing.T) {
 			Pacer:  NewOpenLoop(From{Constant(1), 100, 100 * time.Second}, 10, 0),
 		},
 	} {
-		o.Sink, o.Clients, o.Targeter = new(kept), 1, options(10, 1).Targeter
+		o.Sink, o.Spec, o.Targeter = new(kept), &spec.Spec{Clients: 1}, options(10, 1).Targeter
 		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			run := NewRun(o.in(w))
 			result := run.Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) {

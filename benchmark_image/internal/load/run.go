@@ -11,23 +11,20 @@ import (
 
 	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/world"
 )
 
 type Options struct {
-	Clients  int
-	Members  int // the transport sends request k to member k mod Members; 0 is 1
+	*spec.Spec
 	Targeter Targeter
 	// Warmup is the load ahead of the measurement, nil: there is none. It passes into that without a gap: requests are
 	// numbered on, and no client waits for the answers to the last ones. They are in no figure. Where starts are planned,
 	// Pacer has the rest of its schedule.
-	Warmup       *Pacer
-	Pacer        Pacer
-	RequireFound bool          // a range whose answer holds no key has failed
-	Stall        time.Duration // end the run when no request has succeeded for this long
-	Start        time.Duration // when the load starts, on the world's clock; 0: at once
-	Sink         Sink          // gets every outcome
+	Warmup *Pacer
+	Pacer  Pacer
+	Sink   Sink // gets every outcome
 
 	ID       uint64          // the run that values name as their writer's
 	Promises *Promises       // what was acknowledged before; nil: nothing
@@ -100,7 +97,10 @@ func NewRun(options Options) *Run {
 	if options.Promises == nil {
 		options.Promises = NewPromises(0)
 	}
-	options.Members = max(options.Members, 1)
+	members := 1 // the transport sends request k to member k mod so many
+	if !options.TargetLeader {
+		members = max(len(options.Members()), 1)
+	}
 	r := &Run{
 		options: options,
 		world:   options.World,
@@ -108,10 +108,10 @@ func NewRun(options Options) *Run {
 	}
 	// Each member has clients of its own, so that one that stalls keeps no client from the others, unless there are fewer
 	// clients than members.
-	if r.lanes.init(options.Members); options.Clients < options.Members {
+	if r.lanes.init(members); options.Clients < members {
 		r.lanes.init(1)
 	}
-	r.plan.init(options.Warmup, options.Pacer, options.Members, options.Clients)
+	r.plan.init(options.Warmup, options.Pacer, members, options.Clients)
 	r.quit, r.stop = context.WithCancelCause(context.Background())
 	r.clock = r.elapsed
 	return r
@@ -151,7 +151,7 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 // await waits for the configured start and returns it, without one the present time, or why the load does not begin. A
 // load that is ready only after its start does not: its figures would be of another time than those of the others.
 func (r *Run) await() (began time.Duration, reason string) {
-	now, start := r.world.Now(), r.options.Start
+	now, start := r.world.Now(), time.Duration(r.options.StartNs)
 	if start == 0 {
 		return now, ""
 	}
@@ -357,7 +357,7 @@ func (r *Run) Done(request *Request, found int64, err error) {
 		return // without a record, which means the same
 	}
 	empty := request.Kind == Range && err == nil && found == 0
-	if empty && r.options.RequireFound {
+	if empty && r.options.KeysRequired() {
 		err = ErrNotFound
 	}
 	outcome, code := Abandoned, store.Unknown
@@ -415,7 +415,7 @@ func (r *Run) elapsed() time.Duration { return r.world.Now() - time.Duration(r.b
 // for hours. Each kind of request is watched by itself: without a quorum, serializable reads are still answered, and no
 // put is.
 func (r *Run) watchStall(over <-chan struct{}) {
-	limit := r.options.Stall
+	limit := r.options.StallTimeout
 	if limit <= 0 {
 		limit = math.MaxInt64
 	}

@@ -11,6 +11,7 @@ import (
 
 	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/world"
 	"containernet-env/benchmark_image/internal/world/worldtest"
@@ -59,7 +60,7 @@ func next(ctx context.Context, run *Run, client int) (*Request, bool) {
 
 func options(total, clients int) Options {
 	return Options{
-		Clients: clients, Pacer: Pacer{Total: total}, Sink: new(kept), World: world.Real(),
+		Spec: &spec.Spec{Clients: clients}, Pacer: Pacer{Total: total}, Sink: new(kept), World: world.Real(),
 		Targeter: &Puts{KeySize: 4, Order: keys.NewOrder(total, true, 0), Values: keys.NewValues(8, 0)},
 	}
 }
@@ -100,7 +101,7 @@ func TestLoadsWithOneStartBeginTogether(t *testing.T) {
 			loads.Go(func() {
 				w.Await(ready)
 				o := options(20, 1).in(w)
-				o.Pacer, o.Start = NewOpenLoop(Constant(100), 20, 0), start
+				o.Pacer, o.StartNs = NewOpenLoop(Constant(100), 20, 0), int64(start)
 				result := NewRun(o).Attack(t.Context(), answer)
 				if ready > 100*ms {
 					late := strings.HasPrefix(result.Reason, "it was ready ")
@@ -123,7 +124,7 @@ func TestALoadThatWaitsForItsStartMayBeEnded(t *testing.T) {
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		o := options(10, 1).in(w)
-		o.Start = w.Now() + time.Hour
+		o.StartNs = int64(w.Now() + time.Hour)
 		w.After(time.Second, func() { cancel(errors.New("enough")) })
 		result := NewRun(o).Attack(ctx, fake(func(context.Context, int, *Request) (int64, error) { return 1, nil }))
 		assert.That(t, result.Reason == "enough" && !result.Measured && len(o.records()) == 0, "%+v", result)
@@ -162,7 +163,7 @@ func TestStalls(t *testing.T) {
 	} {
 		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			o := options(200, 2).in(w)
-			if o.Stall = 50 * ms; c.change != nil {
+			if o.StallTimeout = 50 * ms; c.change != nil {
 				c.change(&o)
 			}
 			if c.stop > 0 {

@@ -92,6 +92,9 @@ func (s *Spec) Unique() bool {
 	return s.ValSize >= keys.VersionSize && (s.Operation == Mixed || s.Operation == Txn || s.History)
 }
 
+// KeysRequired tells whether an answer without a key is a failure. Verified reads need keys that were written before.
+func (s *Spec) KeysRequired() bool { return s.RequireFound || s.Verify && s.Operation == Range }
+
 // Members are the endpoints that requests may go to.
 func (s *Spec) Members() []string {
 	if s.TargetMember != "" {

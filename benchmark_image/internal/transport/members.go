@@ -27,7 +27,7 @@ func inquire(protocol store.Protocol, o *Options) (*inquiry, error) {
 		return nil, err
 	}
 	i := &inquiry{loop: l}
-	for _, member := range o.Endpoints {
+	for _, member := range o.Members() {
 		i.probes = append(i.probes, l.newConn(member))
 	}
 	if l.traits.Status == nil {

@@ -17,6 +17,7 @@ import (
 	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
+	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/store/consul"
 	"containernet-env/benchmark_image/internal/store/etcd"
@@ -259,12 +260,12 @@ func TestMembersThatMisbehave(t *testing.T) {
 
 func (c misbehaviour) check(t *testing.T, w *worldtest.World, protocol store.Protocol) {
 	endpoint := w.Serve(c.serve)
-	transport, err := openWith(t, w, protocol, Options{Endpoints: []string{endpoint}, Conns: 2,
-		DialTimeout: 600 * time.Millisecond, RequestTimeout: answersLate, LostTimeout: 600 * time.Millisecond})
+	transport, err := openWith(t, w, protocol, Options{Spec: &spec.Spec{Endpoints: []string{endpoint}, Conns: 2,
+		DialTimeout: 600 * time.Millisecond, RequestTimeout: answersLate}, LostTimeout: 600 * time.Millisecond})
 	assert.OK(t, err)
 	const total = 200
 	o := puts(w, total, cmp.Or(c.clients, 8))
-	o.Stall = 3 * answersLate
+	o.StallTimeout = 3 * answersLate
 	o.Targeter.(*load.Puts).Values = keys.NewValues(max(c.valSize, 8), 0)
 	result := load.NewRun(o).Attack(t.Context(), transport)
 	code, text, _ := strings.Cut(c.failure, ": ")

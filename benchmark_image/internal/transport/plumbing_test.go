@@ -22,6 +22,7 @@ import (
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/secure"
+	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/store/consul"
 	"containernet-env/benchmark_image/internal/store/etcd"
@@ -70,7 +71,7 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 	})
 	assert.OK(t, err)
 	for name, protocol := range map[string]store.Protocol{"consul": consul.Protocol{}, "http": service} {
-		o := Options{Endpoints: []string{listener.Addr().String()}, Conns: 4}
+		o := Options{Spec: &spec.Spec{Endpoints: []string{listener.Addr().String()}, Conns: 4}}
 		transport := assert.Got(openWith(t, nil, protocol, o))(t)
 		reads, open := puts(nil, total, 40), puts(nil, total, 40)
 		reads.Targeter = &load.Reads{KeySize: 1, Order: order, Verify: value}
@@ -107,12 +108,13 @@ func TestEveryFormOfAnEndpoint(t *testing.T) {
 		assert.OK(t, err)
 		_, port, _ := net.SplitHostPort(listener.Addr().String())
 		endpoint, judged := fmt.Sprintf(c.endpoint, port), make(chan netip.AddrPort, 10)
-		transport, err := openWith(t, nil, etcd.Protocol{}, Options{Endpoints: []string{endpoint}, Conns: 2,
-			Permit: func(of string, address netip.AddrPort) error {
-				assert.That(t, of == endpoint, "%s is judged as %s", endpoint, of)
-				judged <- address
-				return nil
-			}})
+		permit := func(of string, address netip.AddrPort) error {
+			assert.That(t, of == endpoint, "%s is judged as %s", endpoint, of)
+			judged <- address
+			return nil
+		}
+		options := Options{Spec: &spec.Spec{Endpoints: []string{endpoint}, Conns: 2}, Permit: permit}
+		transport, err := openWith(t, nil, etcd.Protocol{}, options)
 		assert.Must(t, err == nil, "%s: %v", endpoint, err)
 		result, found := load.NewRun(puts(nil, 20, 2)).Attack(t.Context(), transport), false
 		for range len(judged) {
@@ -156,7 +158,7 @@ func TestRefusedConnectionsFailAtOnce(t *testing.T) {
 			}
 			cluster := etcdtest.Start(t, 2, options...)
 			for _, leader := range []bool{false, true} {
-				o := Options{Endpoints: cluster.Endpoints(), Conns: 4, TargetLeader: leader}
+				o := Options{Spec: &spec.Spec{Endpoints: cluster.Endpoints(), Conns: 4, TargetLeader: leader}}
 				if c.client == nil {
 					o.DialTimeout, o.TargetLeader = time.Second, false // a member that closes connections may stop doing so
 				}
@@ -189,7 +191,7 @@ func TestARefusalConcernsTheLeaderAlone(t *testing.T) {
 	cluster.Secured = true
 	cluster.Elect(3)
 	transport, err := openWith(t, nil, etcd.Protocol{Secured: trusting(good, good)},
-		Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true})
+		Options{Spec: &spec.Spec{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true}})
 	assert.OK(t, err)
 	assert.Equal(t, transport.Leader, cluster.Members[2].Endpoint, "the leader's address with TLS")
 	renewed.Store(&cluster.Members[1].Endpoint)

@@ -10,22 +10,18 @@ import (
 	"sync/atomic"
 	"time"
 
+	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/world"
 )
 
 // Options says which connections to open.
 type Options struct {
-	Endpoints      []string // the members, in member order
-	Conns          int
-	TargetLeader   bool            // only connections to the member that leads; they follow it when it moves
-	Leaderless     bool            // there is no search for the leader
-	DialTimeout    time.Duration   // until all connections are ready and the leader is known
-	RequestTimeout time.Duration   // deadline of each request
-	LostTimeout    time.Duration   // a load ends when no connection was ready for so long; 0: never
-	Permit         Permit          // where connections may be opened to; nil: everywhere
-	Rehearsal      []store.Request // what a user that may not do this is refused for, before a load is sent
-	World          world.World
+	*spec.Spec
+	LostTimeout time.Duration   // a load ends when no connection was ready for so long; 0: never
+	Permit      Permit          // where connections may be opened to; nil: everywhere
+	Rehearsal   []store.Request // what a user that may not do this is refused for, before a load is sent
+	World       world.World
 }
 
 // LeaderChange is a move of the load to another member, because that one leads now.
@@ -70,7 +66,7 @@ func Open(ctx context.Context, protocol store.Protocol, options Options) (*Trans
 }
 
 func (t *Transport) open(ctx context.Context) error {
-	members := t.options.Endpoints
+	members := t.options.Members()
 	if t.loop.traits.NeedsLogin {
 		if err := login(ctx, t.protocol, &t.options); err != nil {
 			return err

@@ -20,6 +20,7 @@ import (
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/secure"
+	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/store/consul"
 	"containernet-env/benchmark_image/internal/store/etcd"
@@ -67,7 +68,8 @@ func records(o load.Options) []load.Record { return *o.Sink.(*kept) }
 // puts is a load in a world; nil: the real one.
 func puts(w *worldtest.World, total, clients int) load.Options {
 	o := load.Options{
-		Clients: clients, Pacer: load.Pacer{Total: total}, Stall: time.Minute, Sink: new(kept), World: world.Real(),
+		Spec:  &spec.Spec{Clients: clients, StallTimeout: time.Minute},
+		Pacer: load.Pacer{Total: total}, Sink: new(kept), World: world.Real(),
 		Targeter: &load.Puts{KeySize: 4, Order: keys.NewOrder(total, true, 0), Values: keys.NewValues(64, 0)},
 	}
 	if w != nil {
@@ -96,8 +98,8 @@ func TestTargetLeaderUsesOnlyTheLeader(t *testing.T) {
 				m.Listener.Latency = c.latency
 			}
 			before, began := cluster.Members[2].Requests.Load(), w.Since()
-			transport := openFor(t, w, Options{Endpoints: c.endpoints, Conns: 2, TargetLeader: true,
-				DialTimeout: 74 * time.Second})
+			transport := openFor(t, w, Options{Spec: &spec.Spec{Endpoints: c.endpoints, Conns: 2, TargetLeader: true,
+				DialTimeout: 74 * time.Second}})
 			took := w.Since() - began
 			load.NewRun(puts(w, 20, 2)).Attack(t.Context(), transport)
 			got := cluster.Members[2].Requests.Load() - before
@@ -172,8 +174,8 @@ func TestMembersThatCannotBeUsed(t *testing.T) {
 				denied.Members[0].Endpoint + ": PermissionDenied: etcdserver: permission denied"},
 		} {
 			began := w.Since()
-			_, err := openWith(t, w, c.protocol, Options{Endpoints: c.endpoints, Conns: 3, TargetLeader: c.leader,
-				DialTimeout: 300 * time.Millisecond, RequestTimeout: time.Second, Rehearsal: samples})
+			_, err := openWith(t, w, c.protocol, Options{Spec: &spec.Spec{Endpoints: c.endpoints, Conns: 3,
+				TargetLeader: c.leader, DialTimeout: 300 * time.Millisecond, RequestTimeout: time.Second}, Rehearsal: samples})
 			assert.That(t, c.want != failed || w.Since()-began < 200*time.Millisecond, "a member that refuses speaks for all")
 			users, text := c.protocol.Traits().NeedsLogin, fmt.Sprint(err)
 			assert.That(t, err != nil && strings.Contains(text, c.want) &&
@@ -184,7 +186,7 @@ func TestMembersThatCannotBeUsed(t *testing.T) {
 		for _, m := range slices.Concat(others.Members, open.Members, denied.Members) {
 			assert.That(t, m.Requests.Load() == 0, "a request was sent")
 		}
-		openFor(t, w, Options{Endpoints: open.Endpoints(), Conns: 1, Rehearsal: samples}) // no users
+		openFor(t, w, Options{Spec: &spec.Spec{Endpoints: open.Endpoints(), Conns: 1}, Rehearsal: samples}) // no users
 	})
 }
 
@@ -192,8 +194,8 @@ func TestMembersThatCannotBeUsed(t *testing.T) {
 func TestADeadMemberDoesNotKeepAUserOut(t *testing.T) {
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster, users := guarded(w, 1)
-		_, err := openWith(t, w, rooted("secret"), Options{DialTimeout: time.Second, Conns: 1,
-			Endpoints: []string{w.Refusing(), w.Listen(nil).Endpoint, w.Serve(noLeader), cluster.Members[0].Endpoint}})
+		_, err := openWith(t, w, rooted("secret"), Options{Spec: &spec.Spec{DialTimeout: time.Second, Conns: 1,
+			Endpoints: []string{w.Refusing(), w.Listen(nil).Endpoint, w.Serve(noLeader), cluster.Members[0].Endpoint}}})
 		assert.That(t, err == nil && users.Logins() == 1, "%d logins: %v", users.Logins(), err)
 	})
 }
@@ -205,8 +207,8 @@ func TestNoLoginFollowsTheDialTimeout(t *testing.T) {
 		silent := func() string {
 			return w.Serve(etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { logins++; return true }))
 		}
-		_, err := openWith(t, w, rooted("secret"), Options{DialTimeout: 300 * time.Millisecond, Conns: 1,
-			Endpoints: []string{silent(), silent(), silent()}})
+		_, err := openWith(t, w, rooted("secret"), Options{Spec: &spec.Spec{DialTimeout: 300 * time.Millisecond, Conns: 1,
+			Endpoints: []string{silent(), silent(), silent()}}})
 		w.Sleep(time.Second) // what was sent arrives
 		assert.That(t, err != nil && logins == 1, "%d logins were sent: %v", logins, err)
 	})
@@ -220,7 +222,8 @@ func TestUsersWhoAreRefusedDuringALoad(t *testing.T) {
 	} {
 		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 			cluster, users := guarded(w, 1)
-			transport := assert.Got(openWith(t, w, rooted("secret"), Options{Endpoints: cluster.Endpoints(), Conns: 2}))(t)
+			transport := assert.Got(openWith(t, w, rooted("secret"), Options{Spec: &spec.Spec{Endpoints: cluster.Endpoints(),
+				Conns: 2}}))(t)
 			change(users)
 			o := puts(w, 50, 5)
 			result := load.NewRun(o).Attack(t.Context(), transport)
@@ -249,7 +252,8 @@ func TestALostMemberFailsItsOwnRequestsOnly(t *testing.T) {
 			{withDead, dead, 1, 1}, {withDead, dead, 3, 6}, {withDead, dead, 7, 4},
 			{append([]string{silent}, etcdtest.Simulate(w, 10, nil).Endpoints()...), silent, 11, 11},
 		} {
-			transport := openFor(t, w, Options{Endpoints: c.endpoints, Conns: c.conns, DialTimeout: 300 * time.Millisecond})
+			transport := openFor(t, w, Options{Spec: &spec.Spec{Endpoints: c.endpoints, Conns: c.conns,
+				DialTimeout: 300 * time.Millisecond}})
 			missing := transport.Unreachable
 			assert.That(t, len(missing) == 1 && strings.Contains(missing[0].Error(), c.lost), "unreachable: %v", missing)
 			result := load.NewRun(puts(w, total, c.clients)).Attack(t.Context(), transport)
@@ -269,7 +273,8 @@ func TestAnswersThatHaveArrivedMissNoDeadline(t *testing.T) {
 		const requests, timeout = 400, 500 * time.Millisecond
 		cluster := etcdtest.Simulate(w, 1, nil)
 		member := cluster.Members[0]
-		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints(), Conns: requests, RequestTimeout: timeout})
+		transport := openFor(t, w, Options{Spec: &spec.Spec{Endpoints: cluster.Endpoints(), Conns: requests,
+			RequestTimeout: timeout}})
 		member.Hang()
 		w.After(timeout/2, func() {
 			w.StopProcess(3 * timeout)
@@ -295,8 +300,8 @@ func begin(t *testing.T, o load.Options, transport *Transport) (run *load.Run, e
 func TestTheLeaderMovesAway(t *testing.T) {
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 3, nil)
-		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true,
-			DialTimeout: 300 * time.Millisecond})
+		transport := openFor(t, w, Options{Spec: &spec.Spec{Endpoints: cluster.Endpoints()[:1], Conns: 2,
+			TargetLeader: true, DialTimeout: 300 * time.Millisecond}})
 		o := puts(w, 1_000_000, 4)
 		o.Pacer = load.NewOpenLoop(load.Constant(500), 1_000_000, 0)
 		_, end := begin(t, o, transport)
@@ -340,7 +345,7 @@ func (b busyTargeter) Target(r *load.Request) {
 func TestALoopThatHasTooMuchToDoReportsIt(t *testing.T) {
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)
-		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints(), Conns: 4})
+		transport := openFor(t, w, Options{Spec: &spec.Spec{Endpoints: cluster.Endpoints(), Conns: 4}})
 		o := puts(w, 300, 100)
 		o.Targeter = busyTargeter{o.Targeter, w, 4 * time.Millisecond}
 		o.Pacer = load.NewOpenLoop(load.Constant(1000), 300, 0)
@@ -370,7 +375,7 @@ func TestAMemberThatDoesNotAcceptAtOnce(t *testing.T) {
 			listener.Latency = 0
 			listener.Drop(true)
 			w.After(time.Millisecond, func() { c.then(listener) })
-			l := assert.Got(newLoop(etcd.Protocol{}, &Options{World: w}, 10*time.Second))(t)
+			l := assert.Got(newLoop(etcd.Protocol{}, &Options{Spec: &spec.Spec{}, World: w}, 10*time.Second))(t)
 			defer l.close()
 			member := l.newConn(cluster.Members[0].Endpoint)
 			l.connectAll([]*conn{member})
@@ -387,7 +392,7 @@ func TestAMemberThatDoesNotAcceptAtOnce(t *testing.T) {
 func TestConnectionsShareTheirTimers(t *testing.T) {
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)
-		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints(), Conns: 300})
+		transport := openFor(t, w, Options{Spec: &spec.Spec{Endpoints: cluster.Endpoints(), Conns: 300}})
 		counts := func() (timers, expected int) {
 			l, done := transport.loop, make(chan struct{})
 			l.poller.post(func() {
@@ -421,10 +426,8 @@ func TestALeaderThatMustNotBeContacted(t *testing.T) {
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 2, nil)
 		allowed, other := cluster.Members[0].Endpoint, cluster.Members[1]
-		o := Options{
-			Endpoints: []string{allowed}, Conns: 2, TargetLeader: true,
-			DialTimeout: 300 * time.Millisecond, RequestTimeout: 5 * time.Second, Permit: only(allowed),
-		}
+		o := Options{Spec: &spec.Spec{Endpoints: []string{allowed}, Conns: 2, TargetLeader: true,
+			DialTimeout: 300 * time.Millisecond, RequestTimeout: 5 * time.Second}, Permit: only(allowed)}
 		transport := openFor(t, w, o)
 		_, end := begin(t, puts(w, 1_000_000, 2), transport)
 		cluster.Elect(2)
@@ -449,7 +452,8 @@ func TestAConnectionThatFellSilentIsGivenUp(t *testing.T) {
 		cluster := etcdtest.Simulate(w, 1, nil)
 		listener := cluster.Members[0].Listener
 		listener.Latency = ms
-		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints(), Conns: 1, RequestTimeout: 300 * ms})
+		transport := openFor(t, w, Options{Spec: &spec.Spec{Endpoints: cluster.Endpoints(), Conns: 1,
+			RequestTimeout: 300 * ms}})
 		w.After(99*ms, listener.Cut) // between two requests
 		o := puts(w, 1000, 1)
 		result := load.NewRun(o).Attack(t.Context(), transport)
@@ -473,7 +477,8 @@ func TestZooKeeper(t *testing.T) {
 		cluster.Elect(2)
 		values, order := keys.NewValues(40_000, 0), keys.NewOrder(total, true, 0)
 		for run := range 2 {
-			transport := assert.Got(openWith(t, w, zookeeper.New(""), Options{Endpoints: cluster.Endpoints(), Conns: 6}))(t)
+			transport := assert.Got(openWith(t, w, zookeeper.New(""), Options{Spec: &spec.Spec{Endpoints: cluster.Endpoints(),
+				Conns: 6}}))(t)
 			for i, targeter := range []load.Targeter{
 				&load.Puts{KeySize: 4, Order: order, Values: values},
 				&load.Puts{KeySize: 4, Order: order, Values: values, Txn: true},
@@ -514,15 +519,15 @@ func TestTheSearchForTheLeader(t *testing.T) {
 		cluster := zookeepertest.Simulate(w, 2)
 		words := func(member int) int64 { return cluster.Members[member].Words.Swap(0) }
 		for _, leaderless := range []bool{true, false} {
-			o := Options{Endpoints: cluster.Endpoints(), Conns: 2, Leaderless: leaderless}
+			o := Options{Spec: &spec.Spec{Endpoints: cluster.Endpoints(), Conns: 2, Leaderless: leaderless}}
 			transport, err := openWith(t, w, zookeeper.New(""), o)
 			if n := words(0) + words(1); err != nil || (n == 0) != leaderless || (transport.Leader == "") != leaderless {
 				t.Errorf("leaderless %v: %d questions, the leader %q, %v", leaderless, n, transport.Leader, err)
 			}
 		}
 		cluster.Elect(2)
-		_, err := openWith(t, w, zookeeper.New(""), Options{Endpoints: cluster.Endpoints(), Conns: 1, TargetLeader: true,
-			DialTimeout: 300 * time.Millisecond, Permit: only(cluster.Members[0].Endpoint)})
+		_, err := openWith(t, w, zookeeper.New(""), Options{Spec: &spec.Spec{Endpoints: cluster.Endpoints(), Conns: 1,
+			TargetLeader: true, DialTimeout: 300 * time.Millisecond}, Permit: only(cluster.Members[0].Endpoint)})
 		first, second := words(0), words(1)
 		assert.That(t, err != nil && first != 0 && second == 0, "%v; %d and %d questions", err, first, second)
 	})
@@ -566,7 +571,8 @@ func TestAnAcknowledgementLeavesWithTheNextRequest(t *testing.T) {
 					return true
 				})(c)
 			})
-			transport := assert.Got(openWith(t, w, protocol, Options{Endpoints: []string{endpoint}, Conns: 1}))(t)
+			transport := assert.Got(openWith(t, w, protocol, Options{Spec: &spec.Spec{Endpoints: []string{endpoint},
+				Conns: 1}}))(t)
 			// One was the question who leads.
 			result := load.NewRun(puts(w, total-1, 1)).Attack(t.Context(), transport)
 			assert.That(t, result.Failed == 0, "failed: %v", result.Errors)

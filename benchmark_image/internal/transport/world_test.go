@@ -23,6 +23,7 @@ import (
 	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
+	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/store/consul"
 	"containernet-env/benchmark_image/internal/store/etcd"
@@ -85,12 +86,12 @@ func TestAHungLeaderKeepsNoClient(t *testing.T) {
 			s := emptyTrial(t, w)
 			s.kind = kind(seed % uint64(httpStore))
 			s.makeMembers(3)
-			s.options = Options{Endpoints: s.options.Endpoints, Conns: 3, TargetLeader: true, DialTimeout: 5 * time.Second,
-				RequestTimeout: 20 * time.Second, World: w}
+			s.options = Options{Spec: &spec.Spec{Endpoints: s.options.Endpoints, Conns: 3, TargetLeader: true, Clients: 50,
+				DialTimeout: 5 * time.Second, RequestTimeout: 20 * time.Second}, World: w}
 			s.starts = load.Constant(200)
 			loop := load.NewOpenLoop(s.starts, math.MaxInt, 3*time.Second)
 			s.total = loop.Total
-			s.load = load.Options{Clients: 50, Members: 1, ID: 7, Sink: s, World: w, Pacer: loop,
+			s.load = load.Options{Spec: s.options.Spec, ID: 7, Sink: s, World: w, Pacer: loop,
 				Targeter: &load.Puts{KeySize: 4, Values: s.values, Unique: true, Order: keys.NewOrder(loop.Total, true, 0)}}
 			var elected time.Duration
 			hung := s.ms(100, 400)
@@ -213,6 +214,7 @@ type request struct {
 
 func emptyTrial(t *testing.T, w *worldtest.World) *trial {
 	return &trial{t: t, w: w, leads: 1, random: w.Random(0), values: keys.NewValues(64, 0), exact: true,
+		options:  Options{Spec: &spec.Spec{}},
 		requests: make(map[int]*request), steps: make(map[int]time.Duration)}
 }
 
@@ -306,9 +308,8 @@ func (s *trial) makeMembers(members int) {
 }
 
 func (s *trial) makeLoad() {
-	members := len(s.members)
-	o := Options{Endpoints: s.options.Endpoints, Conns: 1 + s.random.IntN(6),
-		TargetLeader: s.one(3) && s.kind != httpStore, DialTimeout: 5 * time.Second, RequestTimeout: s.ms(15, 300),
+	o := Options{Spec: &spec.Spec{Endpoints: s.options.Endpoints, Conns: 1 + s.random.IntN(6),
+		TargetLeader: s.one(3) && s.kind != httpStore, DialTimeout: 5 * time.Second, RequestTimeout: s.ms(15, 300)},
 		World: s.w}
 	if s.one(3) {
 		o.LostTimeout = s.ms(200, 800)
@@ -318,12 +319,10 @@ func (s *trial) makeLoad() {
 	}
 	total, warm := 20+s.random.IntN(130), s.random.IntN(3)*10
 	s.total = total
-	s.load = load.Options{Clients: 1 + s.random.IntN(12), Members: members, ID: 7, Sink: s, World: s.w}
-	if o.TargetLeader {
-		s.load.Members = 1
-	}
+	o.Clients = 1 + s.random.IntN(12)
+	s.load = load.Options{Spec: o.Spec, ID: 7, Sink: s, World: s.w}
 	if s.one(3) {
-		s.load.Stall = s.ms(80, 900)
+		s.load.StallTimeout = s.ms(80, 900)
 	}
 	space := warm + total
 	puts := &load.Puts{KeySize: 4, Values: s.values, Unique: true}
@@ -363,7 +362,7 @@ func (s *trial) makeLoad() {
 	s.options = o
 	s.note("%T %T, %d requests after %d, duration %v, %d clients, %d connections, leader %v, timeout %v, lost after %v, "+
 		"stalled after %v, %T", s.load.Pacer, s.starts, s.total, warm, duration, s.load.Clients, o.Conns, o.TargetLeader,
-		o.RequestTimeout, o.LostTimeout, s.load.Stall, s.load.Targeter)
+		o.RequestTimeout, o.LostTimeout, s.load.StallTimeout, s.load.Targeter)
 }
 
 // addFault adds something that goes wrong.
@@ -801,15 +800,15 @@ func (s *trial) judgeEnd() {
 	switch reason := s.result.Reason; {
 	case reason == "":
 	case reason == "cancelled" && s.cancelled:
-	case reason == fmt.Sprintf("no request succeeded for %v", s.load.Stall):
+	case reason == fmt.Sprintf("no request succeeded for %v", s.load.StallTimeout):
 		// It notices a stop of the process by its looks, which are a twentieth of the time apart.
-		inexact := time.Duration(len(s.stops)) * (s.load.Stall/20 + load.LateAfter)
+		inexact := time.Duration(len(s.stops)) * (s.load.StallTimeout/20 + load.LateAfter)
 		ran := end - lastOK - s.overlap(lastOK, end)
-		if s.load.Warmup == nil && (ran > s.load.Stall+inexact || ran < s.load.Stall-inexact) {
+		if s.load.Warmup == nil && (ran > s.load.StallTimeout+inexact || ran < s.load.StallTimeout-inexact) {
 			s.problem("the run was ended because of a stall, %v after the last success", ran)
 		}
-	case reason == fmt.Sprintf("no put succeeded for %v", s.load.Stall):
-	case reason == fmt.Sprintf("no range succeeded for %v", s.load.Stall):
+	case reason == fmt.Sprintf("no put succeeded for %v", s.load.StallTimeout):
+	case reason == fmt.Sprintf("no range succeeded for %v", s.load.StallTimeout):
 	case reason == fmt.Sprintf("no member could be reached for %v", s.options.LostTimeout) &&
 		(!s.exact || s.kind >= consulStore):
 		// A connection of HTTP ends with a request that is given up.
@@ -820,7 +819,7 @@ func (s *trial) judgeEnd() {
 		return // its last success is not known
 	}
 	quiet := end - lastOK - s.overlap(lastOK, end)
-	if most := s.load.Stall + s.load.Stall/10 + load.LateAfter; s.load.Stall > 0 && quiet > most {
+	if most := s.load.StallTimeout + s.load.StallTimeout/10 + load.LateAfter; s.load.StallTimeout > 0 && quiet > most {
 		s.problem("the run went on for %v after its last success", quiet)
 	}
 }
