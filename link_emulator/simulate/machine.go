@@ -107,7 +107,7 @@ func NewMachine(seed uint64) (*Machine, error) {
 	}
 	m := &Machine{pool: pool, Fabric: fabric.New(pool), noise: Quiet(), random: rand.New(rand.NewPCG(seed, 0)),
 		nowNS: startNS}
-	m.Loop = loop.NewOn((*kernel)(m), m.Fabric)
+	m.Loop = loop.NewOn(m, m.Fabric)
 	return m, nil
 }
 
@@ -136,21 +136,6 @@ func (m *Machine) At(atNS int64, do func(atNS int64)) {
 func (m *Machine) Run(untilNS int64) error {
 	m.idle = false
 	for m.nowNS < untilNS && !m.idle {
-		if err := m.Loop.Step(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Do has the loop run fn between two frames, and returns when it has.
-func (m *Machine) Do(fn func(nowNS int64)) error {
-	done := false
-	m.Loop.Post(func(nowNS int64) {
-		fn(nowNS)
-		done = true
-	})
-	for !done {
 		if err := m.Loop.Step(); err != nil {
 			return err
 		}
@@ -193,70 +178,66 @@ func (m *Machine) unread() bool {
 	return false
 }
 
-// kernel is the loop's side of a machine.
-type kernel Machine
+var _ loop.Kernel = (*Machine)(nil)
 
-var _ loop.Kernel = (*kernel)(nil)
-
-func (k *kernel) machine() *Machine { return (*Machine)(k) }
-
-func (k *kernel) Now() int64 {
-	k.machine().spend(k.noise.NowNS)
-	return k.nowNS
+// Now implements loop.Kernel: it takes time; NowNS does not.
+func (m *Machine) Now() int64 {
+	m.spend(m.noise.NowNS)
+	return m.nowNS
 }
 
-func (k *kernel) Sleep(ns int64) {
-	k.switches++
-	k.machine().spend(ns + k.wakeUp())
+// Sleep implements loop.Kernel.
+func (m *Machine) Sleep(ns int64) {
+	m.switches++
+	m.spend(ns + m.wakeUp())
 }
 
-func (k *kernel) wakeUp() int64 {
-	m := k.machine()
-	return k.noise.WakeNS/2 + m.random.Int64N(k.noise.WakeNS+1) + m.draw(k.noise.LateWake)
+func (m *Machine) wakeUp() int64 {
+	return m.noise.WakeNS/2 + m.random.Int64N(m.noise.WakeNS+1) + m.draw(m.noise.LateWake)
 }
 
-func (k *kernel) Wait(events []unix.EpollEvent, timeoutMS int, _ bool) (int, unix.Errno) {
-	m := k.machine()
-	m.spend(k.noise.PollNS)
+// Wait implements loop.Kernel.
+func (m *Machine) Wait(events []unix.EpollEvent, timeoutMS int, _ bool) (int, unix.Errno) {
+	m.spend(m.noise.PollNS)
 	m.advance(m.nowNS)
-	if n := k.ready(events); n > 0 || timeoutMS == 0 {
+	if n := m.ready(events); n > 0 || timeoutMS == 0 {
 		return n, 0
 	}
-	k.switches++
-	for !k.anyReady() {
-		nextNS := k.timerNS
-		if len(m.events) > 0 && (nextNS == 0 || k.expired || m.events[0].atNS < nextNS) {
+	m.switches++
+	for !m.anyReady() {
+		nextNS := m.timerNS
+		if len(m.events) > 0 && (nextNS == 0 || m.expired || m.events[0].atNS < nextNS) {
 			nextNS = m.events[0].atNS
-		} else if nextNS == 0 || k.expired {
-			k.idle = true
+		} else if nextNS == 0 || m.expired {
+			m.idle = true
 			return 0, unix.EINTR
 		}
-		k.nowNS = max(k.nowNS, nextNS)
-		m.advance(k.nowNS)
+		m.nowNS = max(m.nowNS, nextNS)
+		m.advance(m.nowNS)
 	}
-	m.spend(k.wakeUp())
+	m.spend(m.wakeUp())
 	m.advance(m.nowNS)
-	return k.ready(events), 0
+	return m.ready(events), 0
 }
 
-func (k *kernel) timerExpired() bool { return k.timerNS != 0 && !k.expired && k.timerNS <= k.nowNS }
+func (m *Machine) timerExpired() bool { return m.timerNS != 0 && !m.expired && m.timerNS <= m.nowNS }
 
-func (k *kernel) anyReady() bool {
-	return k.woken || k.timerExpired() || slices.ContainsFunc(k.watched, (*Host).readable)
+func (m *Machine) anyReady() bool {
+	return m.woken || m.timerExpired() || slices.ContainsFunc(m.watched, (*Host).readable)
 }
 
 // ready fills events. The timer and Wake are reported once.
-func (k *kernel) ready(events []unix.EpollEvent) int {
+func (m *Machine) ready(events []unix.EpollEvent) int {
 	ready := events[:0]
-	if k.timerExpired() {
-		k.expired = true
+	if m.timerExpired() {
+		m.expired = true
 		ready = append(ready, unix.EpollEvent{Fd: loop.TimerExpired})
 	}
-	if k.woken {
-		k.woken = false
+	if m.woken {
+		m.woken = false
 		ready = append(ready, unix.EpollEvent{Fd: loop.Woken})
 	}
-	for _, h := range k.watched {
+	for _, h := range m.watched {
 		if len(ready) < len(events) && h.readable() {
 			ready = append(ready, unix.EpollEvent{Fd: int32(h.fd)})
 		}
@@ -264,22 +245,28 @@ func (k *kernel) ready(events []unix.EpollEvent) int {
 	return len(ready)
 }
 
-func (k *kernel) Arm(atNS int64) unix.Errno {
-	k.machine().spend(k.noise.PollNS)
-	k.timerNS, k.expired = atNS, false
+// Arm implements loop.Kernel.
+func (m *Machine) Arm(atNS int64) unix.Errno {
+	m.spend(m.noise.PollNS)
+	m.timerNS, m.expired = atNS, false
 	return 0
 }
 
-func (k *kernel) Switches() int64 { return k.switches }
-func (k *kernel) Wake()           { k.woken = true }
+// Switches implements loop.Kernel.
+func (m *Machine) Switches() int64 { return m.switches }
 
-func (k *kernel) Watch(fd int) error {
-	k.watched = append(k.watched, k.hosts[fd])
+// Wake implements loop.Kernel.
+func (m *Machine) Wake() { m.woken = true }
+
+// Watch implements loop.Kernel.
+func (m *Machine) Watch(fd int) error {
+	m.watched = append(m.watched, m.hosts[fd])
 	return nil
 }
 
-func (k *kernel) Unwatch(fd int) {
-	k.watched = slices.DeleteFunc(k.watched, func(h *Host) bool { return h.fd == fd })
+// Unwatch implements loop.Kernel.
+func (m *Machine) Unwatch(fd int) {
+	m.watched = slices.DeleteFunc(m.watched, func(h *Host) bool { return h.fd == fd })
 }
 
 // Host is a host with the interface that the emulator holds: a device.Device.
@@ -289,8 +276,7 @@ type Host struct {
 	Received func(frame []byte, atNS int64) // called for each frame that it gets; frame is valid during the call
 	OnRead   func()                         // called for each frame that is read of it
 	Died     loop.Died
-	Sent     int    // frames that were sent
-	Dropped  uint64 // of them, found no room in the device
+	Dropped  uint64 // frames that were sent and found no room in the device
 
 	machine *Machine
 	fd      int
@@ -309,21 +295,18 @@ func (m *Machine) AddHost(name string, mtu int) (*Host, error) {
 	}
 	m.hosts = append(m.hosts, h)
 	var err error
-	h.Port, err = m.Loop.Attach(name, mtu, h, -1,
-		func(gone unix.Errno, atNS int64) { h.Died(gone, atNS) })
+	h.Port, err = m.Loop.Attach(name, mtu, h, -1, func(gone unix.Errno, atNS int64) { h.Died(gone, atNS) })
 	return h, err
 }
 
 // Send is what the host's stack does at a time, which is that of an event: the frame is stamped and queued, or dropped.
 func (h *Host) Send(frame []byte, atNS int64) {
-	h.Sent++
 	copied := h.copyOf(frame)
+	held := len(h.queue)
 	if h.stamps != nil {
-		if h.stamps.Unread() >= uint64(h.machine.noise.QueueFrames) || !h.stamps.Put(frame, atNS) {
-			h.Dropped++
-			return
-		}
-	} else if len(h.queue) >= h.machine.noise.QueueFrames {
+		held = int(h.stamps.Unread())
+	}
+	if held >= h.machine.noise.QueueFrames || h.stamps != nil && !h.stamps.Put(frame, atNS) {
 		h.Dropped++
 		return
 	}
@@ -348,9 +331,6 @@ func (h *Host) copyOf(frame []byte) []byte {
 
 // Remove deletes the host's interface.
 func (h *Host) Remove() { h.gone = true }
-
-// Waiting is how many frames wait in the device.
-func (h *Host) Waiting() int { return len(h.queue) }
 
 func (h *Host) readable() bool { return h.gone || len(h.queue) > 0 && !h.machine.unread() }
 

@@ -137,7 +137,7 @@ func (s *simulation) build() error {
 	quiet := Quiet()
 	quiet.Unstamped = s.Noise.Unstamped
 	s.Disturb(quiet)
-	for _, name := range s.Switches {
+	for _, name := range s.Request.Switches {
 		if err := s.Fabric.AddSwitch(name); err != nil {
 			return err
 		}
@@ -226,7 +226,7 @@ func (s *simulation) begin(atNS int64, count uint32) {
 
 func (s *simulation) busy() bool {
 	for _, host := range s.hosts {
-		if host.Waiting() > 0 {
+		if len(host.queue) > 0 {
 			return true
 		}
 	}
