@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -114,12 +115,10 @@ func Simulate(r Request) (Result, error) {
 		return Result{}, err
 	}
 	began := s.NowNS()
-	s.warmUp(began, 0)
-	for s.run == nil {
-		if err := s.Run(s.NowNS() + s.WarmupIntervalUS*1000); err != nil {
-			return Result{}, err
-		}
+	if err := s.warmUp(); err != nil {
+		return Result{}, err
 	}
+	s.begin()
 	if err := cmp.Or(s.Run(s.originNS+s.DurationMS*1e6), s.failed); err != nil {
 		return Result{}, err
 	}
@@ -186,56 +185,33 @@ func (s *simulation) received(host int, frame []byte, atNS int64) {
 	}
 }
 
-// warmUp is as probe's: until a frame has reached every host or the time is over. The measurement begins once no frame
-// is under way.
-func (s *simulation) warmUp(atNS int64, count uint32) {
-	ended := int64(count)*s.WarmupIntervalUS >= s.WarmupMS*1000
-	cold := false
-	for i, host := range s.hosts {
-		if next := (i + 1) % len(s.hosts); !s.warm[next] && !ended {
-			cold = true
-			host.Send(probe.WarmupFrame(s.addresses[next], s.addresses[i], s.number, count), atNS)
+// warmUp is as probe's: until a frame has reached every host or the time is over. No frame is under way at its end.
+func (s *simulation) warmUp() error {
+	for count := uint32(0); int64(count)*s.WarmupIntervalUS < s.WarmupMS*1000; count++ {
+		atNS := s.NowNS() + s.WarmupIntervalUS*1000
+		for i, host := range s.hosts {
+			if next := (i + 1) % len(s.hosts); !s.warm[next] {
+				frame := probe.WarmupFrame(s.addresses[next], s.addresses[i], s.number, count)
+				s.At(atNS, func(atNS int64) { host.Send(frame, atNS) })
+			}
+		}
+		if err := s.Run(math.MaxInt64); err != nil || !slices.Contains(s.warm, false) {
+			return err
 		}
 	}
-	if !cold { // as a control operation: between two frames
-		s.Loop.Post(func(nowNS int64) { s.begin(nowNS, count) })
-		return
-	}
-	s.warmUpAgain(atNS, count)
+	return nil
 }
 
-func (s *simulation) warmUpAgain(atNS int64, count uint32) {
-	s.At(atNS+s.WarmupIntervalUS*1000, func(atNS int64) { s.warmUp(atNS, count+1) })
-}
-
-// begin begins the measurement, or goes on with the warm-up.
-func (s *simulation) begin(atNS int64, count uint32) {
-	if s.busy() {
-		s.warmUpAgain(atNS, count)
-		return
-	}
-	s.Fabric.Reset(atNS)
-	s.originNS = atNS
+// begin begins the measurement.
+func (s *simulation) begin() {
+	s.originNS = s.NowNS()
+	s.Fabric.Reset(s.originNS)
 	s.run = probe.NewRun(s.Request.Request, s.addresses, s.number)
 	s.Disturb(s.Noise)
 	s.change()
 	for i := range s.hosts {
-		s.sendNext(i, atNS)
+		s.sendNext(i, s.originNS)
 	}
-}
-
-func (s *simulation) busy() bool {
-	for _, host := range s.hosts {
-		if len(host.queue) > 0 {
-			return true
-		}
-	}
-	for _, link := range s.Fabric.State().Links {
-		if link.AToB.InFlight+link.BToA.InFlight > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // sendNext plans the next frame of a host that is free from a time on.
