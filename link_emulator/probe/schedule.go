@@ -9,11 +9,14 @@ import (
 
 // course is one stream under way.
 type course struct {
-	stream Stream
-	index  uint32
-	dueNS  int64   // of the next frame; times are from the start
-	sent   []int64 // when each was sent, ns
-	frame  []byte
+	stream   Stream
+	index    uint32
+	dueNS    int64 // of the next frame; times are from the start
+	frame    []byte
+	sent     []int64 // when each was sent, ns
+	delays   []int64 // of each; -1: it did not arrive
+	received int
+	again    []bool // which arrived more than once
 }
 
 // advance records that a frame was sent at nowNS. A late sender keeps the pace and does not catch up in a burst; what
@@ -76,15 +79,11 @@ type Run struct {
 	Schedules []*Schedule // by host
 	number    uint64
 	courses   []*course
-	delays    [][]int64 // by stream; -1: it did not arrive
-	again     [][]bool  // by stream: the frames that arrived more than once
-	received  []int
 }
 
 // NewRun plans a request between hosts with these addresses. number identifies the frames of this run.
 func NewRun(r Request, addresses [][6]byte, number uint64) *Run {
-	run := &Run{number: number, delays: make([][]int64, len(r.Streams)), again: make([][]bool, len(r.Streams)),
-		received: make([]int, len(r.Streams))}
+	run := &Run{number: number}
 	for range addresses {
 		run.Schedules = append(run.Schedules, &Schedule{run: number})
 	}
@@ -93,12 +92,12 @@ func NewRun(r Request, addresses [][6]byte, number uint64) *Run {
 			stream: stream,
 			index:  uint32(i),
 			dueNS:  stream.StartUS * 1000,
-			sent:   make([]int64, 0, stream.Count),
 			frame:  newFrame(addresses[stream.To], addresses[stream.From], stream.FrameBytes),
+			sent:   make([]int64, 0, stream.Count),
+			delays: slices.Repeat([]int64{-1}, stream.Count),
+			again:  make([]bool, stream.Count),
 		}
 		run.courses = append(run.courses, c)
-		run.delays[i] = slices.Repeat([]int64{-1}, stream.Count)
-		run.again[i] = make([]bool, stream.Count)
 		from := run.Schedules[stream.From]
 		from.waiting = append(from.waiting, c)
 	}
@@ -114,14 +113,13 @@ func (r *Run) Arrived(host int, address [6]byte, frame []byte, atNS int64) {
 	if !ok || m.Run != r.number || int64(m.Stream) >= int64(len(r.courses)) || r.courses[m.Stream].stream.To != host {
 		return
 	}
-	sent, delays := r.courses[m.Stream].sent, r.delays[m.Stream]
-	switch {
-	case int(m.Number) >= len(sent):
-	case delays[m.Number] < 0:
-		delays[m.Number] = max(0, atNS-sent[m.Number])
-		r.received[m.Stream]++
+	switch c := r.courses[m.Stream]; {
+	case int(m.Number) >= len(c.sent):
+	case c.delays[m.Number] < 0:
+		c.delays[m.Number] = max(0, atNS-c.sent[m.Number])
+		c.received++
 	default:
-		r.again[m.Stream][m.Number] = true
+		c.again[m.Number] = true
 	}
 }
 
@@ -129,14 +127,14 @@ func (r *Run) Arrived(host int, address [6]byte, frame []byte, atNS int64) {
 func (r *Run) Streams() []StreamResult {
 	results := make([]StreamResult, len(r.courses))
 	for i, c := range r.courses {
-		results[i] = StreamResult{Sent: len(c.sent), Received: r.received[i]}
-		for _, again := range r.again[i] {
+		results[i] = StreamResult{Sent: len(c.sent), Received: c.received}
+		for _, again := range c.again {
 			if again {
 				results[i].Repeated++
 			}
 		}
 		if !c.stream.CountOnly {
-			results[i].SentNS, results[i].DelayNS = c.sent, r.delays[i][:len(c.sent)]
+			results[i].SentNS, results[i].DelayNS = c.sent, c.delays[:len(c.sent)]
 		}
 	}
 	return results

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/realtime"
 )
 
@@ -50,7 +51,7 @@ func (s *station) send(schedule *Schedule, start time.Time) {
 
 // write sends a frame; one that the kernel refuses is lost.
 func (s *station) write(frame []byte) {
-	if errno := realtime.Write(s.socket, frame); errno != 0 {
+	if errno := device.FrameFD(s.socket).Write(frame); errno != 0 {
 		s.refused++
 		s.failure = errno
 	}

@@ -75,13 +75,6 @@ func Sleep(ns int64) {
 	unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, 0, uintptr(unsafe.Pointer(&request)), 0, 0, 0)
 }
 
-// Write writes to a descriptor, by a raw system call; 0: all was taken.
-func Write(fd int, data []byte) unix.Errno {
-	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(data))),
-		uintptr(len(data)))
-	return errno
-}
-
 // priority is the real-time priority of the data thread, of 1..99: above the ordinary threads of other programs, below
 // the kernel's own threads (50 and up).
 const priority = 10
