@@ -34,7 +34,7 @@ func (s *shelf) Dropped(handle uint32, full bool) {
 	s.dropped = append(s.dropped, fate{handle, what, 0})
 }
 
-// bench is a line with a queue discipline that is driven as the fabric drives it.
+// bench is a line that is driven as the fabric drives it.
 type bench struct {
 	shelf
 	Line
@@ -58,17 +58,22 @@ func (b *bench) until(nowNS int64) {
 		what := "sent"
 		if f.Marked {
 			what = "marked"
+		} else if f.Lost {
+			what = "lost"
 		}
 		b.out = append(b.out, fate{f.Handle, what, f.DueNS})
 	}
 }
 
 // put offers a frame with the next handle.
-func (b *bench) put(nowNS int64, frame []byte) {
+func (b *bench) put(nowNS int64, frame []byte) Verdict {
 	b.frames = append(b.frames, frame)
-	if handle := uint32(len(b.frames) - 1); b.Offer(nowNS, handle, len(frame)) == QueueFull {
+	handle := uint32(len(b.frames) - 1)
+	verdict := b.Offer(nowNS, handle, len(frame))
+	if verdict == QueueFull {
 		b.Dropped(handle, true)
 	}
+	return verdict
 }
 
 // udp is a frame of a flow, with or without ECT(0).

@@ -150,24 +150,28 @@ func TestJitterForgetsInItsCorrelationTime(t *testing.T) {
 
 func TestReorderingOvertakesAndEndsInOrder(t *testing.T) {
 	reorder := Params{DelayNS: 10 * ms, Jitter: Jitter{Distribution: Uniform, NS: 10 * ms, Reorder: true}}
-	r := &run{Line: newLine(reorder)}
-	for range 100 {
-		r.now += ms / 10
-		r.offer(100)
+	b, nowNS := newBench(reorder), int64(0)
+	send := func() {
+		nowNS += ms / 10
+		b.until(nowNS)
+		b.put(nowNS, udp(100, 0, false))
 	}
-	r.Set(r.now, Params{DelayNS: ms}) // no jitter any more: frames in flight may overtake, new ones may not
 	for range 100 {
-		r.now += ms / 10
-		r.advance()
-		r.offer(100)
+		send()
 	}
-	r.drain()
-	assert.That(t, !slices.IsSortedFunc(r.popped[:100], byHandle), "nothing overtook")
-	for i, out := range r.popped[100:] {
+	b.Set(nowNS, Params{DelayNS: ms}) // no jitter any more: frames in flight may overtake, new ones may not
+	for range 100 {
+		send()
+	}
+	b.until(1 << 61)
+	assert.That(t, !slices.IsSortedFunc(b.out[:100], byHandle), "nothing overtook")
+	for i, out := range b.out[100:] {
 		assert.Must(t, int(out.handle) == 100+i, "frame %d came out as number %d", out.handle, 100+i)
 	}
-	assert.That(t, !r.overtaking, "an empty line without reordering still sorts")
+	assert.That(t, !b.overtaking, "an empty line without reordering still sorts")
 }
+
+func byHandle(a, b fate) int { return int(a.handle) - int(b.handle) }
 
 // A change while frames wait does not alter what they, and those behind them, draw; nor does a new seed alter what
 // those that wait have drawn.
@@ -175,17 +179,18 @@ func TestDrawsDoNotDependOnChangesMeanwhile(t *testing.T) {
 	for _, reorder := range []bool{false, true} {
 		params := Params{DelayNS: 50 * ms, RateBPS: 1e6,
 			Jitter: Jitter{Distribution: Normal, NS: 10 * ms, Reorder: reorder}, Loss: Loss{Model: Independent, Ratio: 0.5}}
-		outcome := func(changes ...Params) (popped []record) {
-			r := &run{Line: newLine(params)}
+		outcome := func(changes ...Params) []fate {
+			b := newBench(params)
 			for i := range 200 {
-				for r.now = 35 * ms * int64(i/100); i == 100 && len(changes) > 0; changes = changes[1:] {
-					r.Set(r.now, changes[0]) // the fourth is in service
+				nowNS := 35 * ms * int64(i/100)
+				for ; i == 100 && len(changes) > 0; changes = changes[1:] {
+					b.Set(nowNS, changes[0]) // the fourth is in service
 				}
-				r.offer(1250)
+				b.put(nowNS, udp(1250, 0, false))
 			}
-			r.drain()
-			slices.SortFunc(r.popped, byHandle)
-			return r.popped
+			b.until(1 << 61)
+			slices.SortFunc(b.out, byHandle)
+			return b.out
 		}
 		untouched := outcome()
 		faster := Params{RateBPS: 1e9, DelayNS: 5 * ms, Jitter: Jitter{Distribution: Uniform, NS: ms}}
