@@ -2,12 +2,10 @@
 package device
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"strconv"
 	"strings"
 	"unsafe"
 
@@ -227,37 +225,31 @@ func (t *Tap) KernelDrops() (Drops, error) {
 	if err := unix.IoctlIfreq(t.FD(), unix.TUNGETIFF, request); err != nil {
 		return Drops{}, fmt.Errorf("get the name of the TAP: %w", err)
 	}
-	file, err := os.Open(fmt.Sprintf("/proc/%d/net/dev", t.pid))
+	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/dev", t.pid))
 	if err != nil {
 		return Drops{}, fmt.Errorf("read the counters of %q: %w", request.Name(), err)
 	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		name, counters, ok := strings.Cut(lines.Text(), ":")
-		if ok && strings.TrimSpace(name) == request.Name() {
-			return parseDrops(counters)
-		}
-	}
-	return Drops{}, fmt.Errorf("interface %q is not in /proc/%d/net/dev", request.Name(), t.pid)
+	return parseDrops(string(table), request.Name())
 }
 
-// parseDrops reads one line of /proc/net/dev after the colon: 8 columns of receive, 8 of transmit, "drop" is the fourth
-// of each (Linux net/core/net-procfs.c). Transmit is from the host to us.
-func parseDrops(counters string) (Drops, error) {
-	columns := strings.Fields(counters)
-	if len(columns) < 16 {
-		return Drops{}, fmt.Errorf("%d columns in /proc/net/dev, want 16", len(columns))
+// parseDrops reads the line of an interface in /proc/net/dev. After the colon are 8 columns of receive and 8 of
+// transmit, which is from the host to us; "drop" is the fourth of each (Linux net/core/net-procfs.c).
+func parseDrops(table, name string) (drops Drops, err error) {
+	for line := range strings.Lines(table) {
+		found, counters, _ := strings.Cut(line, ":")
+		if strings.TrimSpace(found) != name {
+			continue
+		}
+		columns := strings.Fields(counters)
+		if len(columns) < 16 {
+			return drops, fmt.Errorf("%d columns in /proc/net/dev, want 16", len(columns))
+		}
+		if _, err := fmt.Sscan(columns[3]+" "+columns[11], &drops.Receive, &drops.Queue); err != nil {
+			return drops, fmt.Errorf("/proc/net/dev: %w", err)
+		}
+		return drops, nil
 	}
-	receive, err := strconv.ParseUint(columns[3], 10, 64)
-	if err != nil {
-		return Drops{}, fmt.Errorf("/proc/net/dev: %w", err)
-	}
-	queue, err := strconv.ParseUint(columns[11], 10, 64)
-	if err != nil {
-		return Drops{}, fmt.Errorf("/proc/net/dev: %w", err)
-	}
-	return Drops{Queue: queue, Receive: receive}, nil
+	return drops, fmt.Errorf("interface %q is not in /proc/net/dev", name)
 }
 
 // TestEnd is a device and its host side: frames written to one are read from the other.
