@@ -114,23 +114,33 @@ func (r *linkRequest) changes(held [2]*model.Params) (changes [2]*fabric.Change,
 	return changes, nil
 }
 
+// defaults are the parameters of a perfect cable, by name.
+var defaults = func() (fields map[string]json.RawMessage) {
+	_ = json.Unmarshal(encode(model.Params{}), &fields)
+	return fields
+}()
+
 // changeOf reads the parameters of a direction: null resets one, and those that are left out stay as in held. Naming
 // the seed restarts the draws.
 func changeOf(given json.RawMessage, held *model.Params) (*fabric.Change, error) {
-	change := &fabric.Change{}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(given, &fields); err != nil {
+		return nil, err
+	}
+	change := &fabric.Change{Restart: fields["seed"] != nil}
 	if held != nil {
 		change.Params = *held
 	}
-	var present struct {
-		DelayNS json.RawMessage `json:"delay_ns"`
-		Seed    json.RawMessage `json:"seed"`
-	}
-	if err := cmp.Or(input.Decode(given, &change.Params), json.Unmarshal(given, &present)); err != nil {
-		return nil, err
-	}
-	change.Restart = present.Seed != nil
-	if delay := string(present.DelayNS); delay == "null" || delay == "" && held == nil {
+	if delay := string(fields["delay_ns"]); delay == "null" || delay == "" && held == nil {
 		return nil, fmt.Errorf("delay_ns: got %s, allowed: 0 to %d", cmp.Or(delay, "nothing"), model.MaxDelayNS)
+	}
+	for name, value := range fields {
+		if string(value) == "null" {
+			fields[name] = defaults[name]
+		}
+	}
+	if err := input.Decode(encode(fields), &change.Params); err != nil {
+		return nil, err
 	}
 	return change, change.Params.Check()
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"containernet-env/link_emulator/assert"
-	"containernet-env/link_emulator/input"
 	"containernet-env/link_emulator/model"
 )
 
@@ -100,7 +99,7 @@ func TestResetsAndEarlyFrames(t *testing.T) {
 
 // The losses of directions with one seed are independent, and the same names and seed give the same losses.
 func TestDirectionsOfOneSeedAreIndependent(t *testing.T) {
-	fates := func(seed input.Number) map[string]bool {
+	fates := func(seed int64) map[string]bool {
 		n := star(t, 0, 0)
 		lossy := Change{Params: model.Params{Loss: model.Loss{Model: model.Independent, Ratio: 0.5}, Seed: seed}}
 		drawn := map[string]bool{}

@@ -53,7 +53,7 @@ func play(t testing.TB, script []byte) {
 				QueueBytes: input.Limit(1 + argument*100)}, Restart: true}
 			change.Params.Jitter = model.Jitter{Distribution: model.Uniform, NS: 1 + argument*4000, Reorder: argument%3 == 0}
 			change.Params.Loss = model.Loss{Model: model.GilbertElliott, GoodToBad: 0.2, BadToGood: 0.5, BadLoss: 1}
-			change.Params.Duplication, change.Params.Corruption = input.Ratio(argument%4)/4, input.Ratio(argument%5)/5
+			change.Params.Duplication, change.Params.Corruption = float64(argument%4)/4, float64(argument%5)/5
 			aqm := model.AQM{Kind: model.CoDel, TargetNS: 1 + argument*1000, IntervalNS: 1 + argument*10_000}
 			switch argument % 7 {
 			case 2, 3:

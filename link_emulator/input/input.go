@@ -45,38 +45,13 @@ func Decode(data []byte, into any) error {
 	return fmt.Errorf("%s: got %s, allowed: %s", wrong.Field, wrong.Value, allowed)
 }
 
-// Number is an integer with the default 0, which null stands for.
-type Number int64
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (n *Number) UnmarshalJSON(data []byte) error {
-	*n = 0 // null changes nothing in the next line
-	return json.Unmarshal(data, (*int64)(n))
-}
-
-// Ratio is a share, 0 to 1, with the default 0, which null stands for.
-type Ratio float64
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (r *Ratio) UnmarshalJSON(data []byte) error {
-	*r = 0 // null changes nothing in the next line
-	return json.Unmarshal(data, (*float64)(r))
-}
-
-// Check refuses a number that is no share.
-func (r Ratio) Check(field string) error {
-	if !(r >= 0 && r <= 1) {
-		return fmt.Errorf("%s: got %v, allowed: 0 to 1", field, float64(r))
-	}
-	return nil
-}
-
 // Limit is a positive integer, or 0 for no limit, which is null in JSON.
 type Limit int64
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (l *Limit) UnmarshalJSON(data []byte) error {
-	err := (*Number)(l).UnmarshalJSON(data)
+	*l = 0 // null changes nothing in the next line
+	err := json.Unmarshal(data, (*int64)(l))
 	if err == nil && *l == 0 && string(data) != "null" {
 		err = &json.UnmarshalTypeError{Value: string(data), Type: reflect.TypeFor[Limit]()}
 	}
@@ -103,6 +78,14 @@ func (l Limit) Check(field string, low, high int64) error {
 func Range[N ~int | ~int64](field string, got, low, high N) error {
 	if got < low || got > high {
 		return fmt.Errorf("%s: got %d, allowed: %d to %d", field, got, low, high)
+	}
+	return nil
+}
+
+// Ratio refuses a number that is no share.
+func Ratio(field string, got float64) error {
+	if !(got >= 0 && got <= 1) {
+		return fmt.Errorf("%s: got %v, allowed: 0 to 1", field, got)
 	}
 	return nil
 }

@@ -171,9 +171,9 @@ func (l *Line) accept(startNS int64, handle uint32, bytes int, marked bool) {
 	l.schedule(f, l.tail)
 	l.delays.add(f.DueNS - l.depart.ceil())
 	f.Lost = l.params.Loss.Model != NoLoss && l.chance.lost(&l.params.Loss, l.tail)
-	f.Twice = l.params.Duplication > 0 && l.chance.twice(float64(l.params.Duplication), l.tail)
+	f.Twice = l.params.Duplication > 0 && l.chance.twice(l.params.Duplication, l.tail)
 	if l.params.Corruption > 0 {
-		f.Flip = l.chance.flip(float64(l.params.Corruption), l.tail)
+		f.Flip = l.chance.flip(l.params.Corruption, l.tail)
 	}
 	l.tail++
 	l.count++
@@ -298,13 +298,13 @@ func (l *Line) change(nowNS int64, p Params, traces Traces) {
 	}
 	l.setOvertaking(p.Jitter.Reorder)
 	l.setDiscipline()
-	if l.chance.random == nil || int64(p.Seed) != l.chance.seed {
+	if l.chance.random == nil || p.Seed != l.chance.seed {
 		l.Restart(nowNS)
 	}
 }
 
 // Restart restarts the draws from the seed at nowNS, with the next offered frame. Waiting frames keep theirs.
-func (l *Line) Restart(nowNS int64) { l.chance.restart(int64(l.params.Seed), l.Salt, l.tail, nowNS) }
+func (l *Line) Restart(nowNS int64) { l.chance.restart(l.params.Seed, l.Salt, l.tail, nowNS) }
 
 // Cut empties the line at nowNS, as a cut cable loses what is on it, and passes every frame to lost. The serializer is
 // idle afterwards.

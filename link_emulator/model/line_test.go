@@ -76,7 +76,7 @@ func (r *reference) offer(nowNS int64, bytes int) Verdict {
 // time says when a frame is due that departs next.
 func (r *reference) time(f *timed) {
 	if r.params.RateBPS > 0 {
-		bits := big.NewRat((int64(f.bytes)+int64(r.params.Overhead))*8e9, int64(r.params.RateBPS))
+		bits := big.NewRat((int64(f.bytes)+r.params.Overhead)*8e9, int64(r.params.RateBPS))
 		r.depart = bits.Add(bits, r.depart)
 	}
 	if due := new(big.Rat).Add(r.depart, whole(r.params.DelayNS)); due.Cmp(r.last) > 0 {
@@ -109,7 +109,7 @@ func TestTimesAreExact(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 6))
 		draw := func() Params {
 			p := randomParams(random)
-			p.Jitter, p.Overhead = Jitter{}, input.Number(random.IntN(2)*24)
+			p.Jitter, p.Overhead = Jitter{}, random.Int64N(2)*24
 			return p
 		}
 		params := draw()

@@ -64,16 +64,16 @@ type Params struct {
 	// bits per second of Ethernet frames (no FCS, no preamble) and their overhead; 0: unlimited
 	RateBPS input.Limit `json:"rate_bps"`
 	// bytes that each frame takes at the rate besides its own, 0..MaxOverhead; 24: FCS, preamble, gap
-	Overhead input.Number `json:"overhead_bytes"`
+	Overhead int64 `json:"overhead_bytes"`
 	// frames that may wait for the serializer; 0: DefaultQueueFrames, or no such limit if QueueBytes is given
-	QueueFrames input.Limit  `json:"queue_frames"`
-	QueueBytes  input.Limit  `json:"queue_bytes"` // bytes that may wait for the serializer; 0: no such limit
-	Jitter      Jitter       `json:"jitter"`
-	Loss        Loss         `json:"loss"`
-	Duplication input.Ratio  `json:"duplication_ratio"` // of the frames that are not lost, those that arrive twice
-	Corruption  input.Ratio  `json:"corruption_ratio"`  // likewise, those with one flipped bit: see Corrupt
-	AQM         AQM          `json:"aqm"`
-	Seed        input.Number `json:"seed"` // of the random draws of this direction, 0..MaxSeed
+	QueueFrames input.Limit `json:"queue_frames"`
+	QueueBytes  input.Limit `json:"queue_bytes"` // bytes that may wait for the serializer; 0: no such limit
+	Jitter      Jitter      `json:"jitter"`
+	Loss        Loss        `json:"loss"`
+	Duplication float64     `json:"duplication_ratio"` // of the frames that are not lost, those that arrive twice
+	Corruption  float64     `json:"corruption_ratio"`  // likewise, those with one flipped bit: see Corrupt
+	AQM         AQM         `json:"aqm"`
+	Seed        int64       `json:"seed"` // of the random draws of this direction, 0..MaxSeed
 }
 
 // Distribution is how the delay of a frame is drawn around DelayNS.
@@ -254,8 +254,8 @@ func (p Params) Check() error {
 		input.Range("seed", p.Seed, 0, MaxSeed),
 		p.Jitter.check(p.DelayNS),
 		p.Loss.check(),
-		p.Duplication.Check("duplication_ratio"),
-		p.Corruption.Check("corruption_ratio"),
+		input.Ratio("duplication_ratio", p.Duplication),
+		input.Ratio("corruption_ratio", p.Corruption),
 		p.AQM.check(),
 	)
 }
@@ -295,7 +295,7 @@ func (j Jitter) check(delayNS int64) error {
 
 func (l Loss) check() error {
 	for _, r := range l.ratios() {
-		if err := input.Ratio(*r.value).Check("loss." + r.name); err != nil {
+		if err := input.Ratio("loss."+r.name, *r.value); err != nil {
 			return err
 		}
 	}

@@ -174,7 +174,7 @@ func (t Traces) CheckChange(held, p Params) error {
 	return cmp.Or(
 		followed("delay_ns", t.Delay, held.DelayNS, p.DelayNS),
 		followed("rate_bps", t.Rate, int64(held.RateBPS), int64(p.RateBPS)),
-		followed("overhead_bytes", t.Rate, int64(held.Overhead), int64(p.Overhead)),
+		followed("overhead_bytes", t.Rate, held.Overhead, p.Overhead),
 		t.Check(p),
 	)
 }
@@ -347,7 +347,7 @@ func (l *Line) transmit(startNS int64, bytes int) {
 	}
 	switch {
 	case traced && f.isOpportunities():
-		counted := max(1, int64(bytes)-uncountedBytes+int64(l.params.Overhead))
+		counted := max(1, int64(bytes)-uncountedBytes+l.params.Overhead)
 		l.depart = moment{ns: f.rate.deliver(counted)}
 		rate = 0
 	case startNS >= never:
@@ -360,7 +360,7 @@ func (l *Line) transmit(startNS int64, bytes int) {
 		l.rate = rate
 	}
 	if rate != 0 {
-		work := (int64(bytes) + int64(l.params.Overhead)) * 8 * 1e9
+		work := (int64(bytes) + l.params.Overhead) * 8 * 1e9
 		l.depart = l.add(l.depart, moment{work / rate, work % rate})
 	}
 }

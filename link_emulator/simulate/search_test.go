@@ -73,11 +73,11 @@ func draw(seed uint64) scenario {
 }
 
 func drawParams(random *rand.Rand) model.Params {
-	p := model.Params{DelayNS: random.Int64N(5 * ms), Seed: input.Number(random.Int64N(1000))}
+	p := model.Params{DelayNS: random.Int64N(5 * ms), Seed: random.Int64N(1000)}
 	if random.IntN(3) > 0 {
 		p.RateBPS = []input.Limit{10e6, 100e6, 1e9}[random.IntN(3)]
 		p.QueueFrames = input.Limit(5 + random.IntN(300))
-		p.Overhead = input.Number(random.IntN(2) * 24)
+		p.Overhead = random.Int64N(2) * 24
 	}
 	if random.IntN(4) == 0 {
 		p.Jitter = model.Jitter{Distribution: model.Uniform, NS: 1 + p.DelayNS/2, Reorder: random.IntN(2) == 0}
@@ -93,7 +93,7 @@ func drawParams(random *rand.Rand) model.Params {
 func spice(random *rand.Rand, p *model.Params) {
 	switch random.IntN(8) {
 	case 0:
-		p.Duplication, p.Corruption = input.Ratio(random.Float64()/2), input.Ratio(random.Float64()/2)
+		p.Duplication, p.Corruption = random.Float64()/2, random.Float64()/2
 	case 1:
 		p.AQM = model.AQM{Kind: model.CoDel, TargetNS: 1 + random.Int64N(ms), IntervalNS: 1 + random.Int64N(10*ms)}
 	case 2:
@@ -212,7 +212,7 @@ func (s scenario) checkTimes(index int, got probe.StreamResult, say func(string,
 	for _, p := range []model.Params{s.Links[stream.From].AToB, s.Links[stream.To].BToA} {
 		leastNS += p.DelayNS - p.Jitter.ReachNS()
 		if p.RateBPS != 0 {
-			leastNS += (int64(stream.FrameBytes) + int64(p.Overhead)) * 8e9 / int64(p.RateBPS)
+			leastNS += (int64(stream.FrameBytes) + p.Overhead) * 8e9 / int64(p.RateBPS)
 		}
 		reorder = reorder || p.Jitter.Reorder
 	}
