@@ -51,8 +51,8 @@ func New(pool *framepool.Pool) *Fabric {
 	}
 }
 
-// Ingress takes a frame that came from the port's host at arrivedNS, which may be long ago. The frame is copied; see
-// Room. Call Advance first, so that frames due earlier enter shared links earlier.
+// Ingress takes a frame that came from the port's host at arrivedNS, which may be long ago. The frame is copied, unless
+// it is dropped at once; see Room. Call Advance first, so that frames due earlier enter shared links earlier.
 func (f *Fabric) Ingress(port *Port, frame []byte, arrivedNS int64) {
 	port.ReceivedFrames++
 	port.ReceivedBytes += uint64(len(frame))
@@ -62,10 +62,15 @@ func (f *Fabric) Ingress(port *Port, frame []byte, arrivedNS int64) {
 	case port.out == nil:
 		port.Dropped.NoLink++
 	case len(frame) > port.maxFrame:
-		port.out.Offered++
-		port.out.drop(DropOversize)
+		port.out.refuse(DropOversize)
+	case !port.out.link.Up():
+		port.out.refuse(DropDown)
 	default:
-		f.offerNew(port, frame, arrivedNS)
+		if handle, ok := f.pool.Store(frame, port.id); ok {
+			f.offer(port.out, handle, len(frame), arrivedNS)
+		} else {
+			port.out.refuse(DropBuffers)
+		}
 	}
 }
 
@@ -130,23 +135,6 @@ func (f *Fabric) alter(d *Direction, frame *model.Frame) bool {
 		model.Corrupt(content, frame.Flip)
 	}
 	return true
-}
-
-// offerNew stores a frame and puts it on its first link. A frame that is dropped at once is not stored.
-func (f *Fabric) offerNew(from *Port, frame []byte, nowNS int64) {
-	d := from.out
-	if !d.link.Up() {
-		d.Offered++
-		d.drop(DropDown)
-		return
-	}
-	handle, ok := f.pool.Store(frame, from.id)
-	if !ok {
-		d.Offered++
-		d.drop(DropBuffers)
-		return
-	}
-	f.offer(d, handle, len(frame), nowNS)
 }
 
 // offer puts a stored frame on a link at nowNS and takes over one reference to the handle.

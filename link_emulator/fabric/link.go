@@ -92,6 +92,12 @@ func (d *Direction) delivered(bytes int) {
 
 func (d *Direction) drop(cause Drop) { d.Drops[cause]++ }
 
+// refuse drops a frame that was not stored.
+func (d *Direction) refuse(cause Drop) {
+	d.Offered++
+	d.drop(cause)
+}
+
 // lose drops a stored frame, with the reference to it.
 func (d *Direction) lose(handle framepool.Handle, cause Drop) {
 	d.drop(cause)
