@@ -124,41 +124,6 @@ func TestCoDelFollowsItsControlLaw(t *testing.T) {
 	}
 }
 
-// TestCoDelEndsAndResumes: the first drop needs a whole interval above the target; a queue that falls below it ends the
-// drops; one that rises again within 16 intervals begins with the rate of drops that was right, later with the first.
-func TestCoDelEndsAndResumes(t *testing.T) {
-	for _, c := range []struct {
-		pauseMS, spacingMS int64 // spacing of the first two drops of the second burst
-	}{{900, 20}, {3000, 100}} {
-		b := newBench(Params{RateBPS: 121_120_000, QueueFrames: 10_000, AQM: codel}) // 0.1 ms each
-		burst := func(fromNS, lengthNS int64) (drops []int64) {
-			before := len(b.dropped)
-			for at := fromNS; at < fromNS+lengthNS; at += ms / 20 {
-				b.until(at)
-				if len(b.dropped) > before {
-					drops, before = append(drops, at-fromNS), len(b.dropped)
-				}
-				b.put(at, udp(1514, 0, false))
-			}
-			b.until(fromNS + 10*lengthNS)
-			return drops
-		}
-		// It is above the target from 10 ms on, and empty at 108 ms.
-		assert.Equal(t, len(burst(0, 54*ms))+len(b.dropped), 0, "drops of a queue that empties within an interval")
-		first := burst(2000*ms, 700*ms)
-		assert.That(t, first[0] >= 110*ms && first[0] < 111*ms, "the first drop came after %d ns", first[0])
-		count := b.queue.flows[0].count - b.queue.flows[0].lastCount
-		assert.That(t, count > 10, "only %d drops", count)
-		second := burst(b.queue.flows[0].dropNextNS+c.pauseMS*ms, 400*ms)
-		got := second[1] - second[0]
-		want := 100 * ms
-		if c.pauseMS < 1600 {
-			want = int64(float64(100*ms) / math.Sqrt(float64(count)))
-		}
-		assert.That(t, got >= want-ms/5 && got <= want+ms/5, "drops %d ns apart, want %d", got, want)
-	}
-}
-
 // TestWithALongTargetCoDelIsAFIFO: the same frames find room and arrive at the same times, to the nanosecond, with the
 // same losses and jitter, whatever changes meanwhile.
 func TestWithALongTargetCoDelIsAFIFO(t *testing.T) {
@@ -467,57 +432,6 @@ func TestDisciplinesAreThoseOfTheRFCs(t *testing.T) {
 }
 
 var fq = AQM{Kind: FQCoDel, TargetNS: MaxDelayNS, IntervalNS: MaxDelayNS, Flows: 1024, Quantum: 1514}
-
-// TestFlowsTakeTurns: each sends as many bytes as the others, to a quantum and a frame, while all have some; one that
-// is new is sent before them, and so is the rarely used one that always finds its queue empty.
-func TestFlowsTakeTurns(t *testing.T) {
-	b := newBench(Params{RateBPS: 8e6, QueueFrames: 100_000, AQM: fq}) // 1 us a byte
-	sizes := []int{1514, 500, 100}
-	for flow, size := range sizes {
-		for range 300_000 / size {
-			b.put(0, udp(size, flow, false))
-		}
-	}
-	const sparse = 77
-	for i := range int64(50) { // when those at the beginning are no new flows any more
-		b.until((i + 1) * 10 * ms)
-		b.put((i+1)*10*ms, udp(60, sparse, false))
-	}
-	b.until(1 << 61)
-	sent, served := make([]int, 3), 0
-	for _, out := range b.out {
-		size := len(b.frames[out.handle])
-		if size == 60 {
-			cameNS := int64(served+1) * 10 * ms
-			assert.That(t, out.dueNS-cameNS <= 1_574_000, "a sparse flow waited for %d ns", out.dueNS-cameNS)
-			served++
-			continue
-		}
-		sent[slices.Index(sizes, size)] += size
-		if least := slices.Min(sent); slices.Max(sent) < 290_000 {
-			assert.Must(t, slices.Max(sent)-least <= 2*1514, "the flows have sent %v bytes", sent)
-		}
-	}
-	assert.Equal(t, served, 50, "frames of the sparse flow")
-}
-
-// TestAnOverflowTakesFromTheFattestFlow and leaves the others alone: half of it, at most 64 frames, from its head.
-func TestAnOverflowTakesFromTheFattestFlow(t *testing.T) {
-	b := newBench(Params{RateBPS: 1e6, QueueFrames: 300, AQM: fq})
-	for range 20 {
-		b.put(0, udp(200, 1, false))
-	}
-	for range 281 { // one is sent at once
-		b.put(0, udp(200, 2, false))
-	}
-	assert.Equal(t, len(b.dropped), 0, "drops of a queue that is full")
-	b.put(0, udp(100, 3, false))
-	assert.Equal(t, len(b.dropped), 64, "drops of a queue that is too full")
-	for i, drop := range b.dropped {
-		assert.Equal(t, drop, fate{uint32(20 + i), "overflow", 0}, "drop")
-	}
-	assert.That(t, b.Len() == 238, "%d frames are left", b.Len())
-}
 
 // TestChangesOfTheDisciplineKeepFrames: whatever changes and is cut, every frame comes off once or is dropped, and a
 // change drops none.

@@ -262,20 +262,6 @@ func TestOpportunitiesAreThoseOfMahimahi(t *testing.T) {
 	}
 }
 
-func TestNothingIsSentAtTheRateZero(t *testing.T) {
-	trace := newTrace(t, RateTrace, 20*ms, []int64{0, 5 * ms, 10 * ms}, []int64{8e6, 0, 4e6})
-	line := follow(Params{RateBPS: 1e9}, Traces{Rate: trace})
-	for _, c := range []struct{ comesNS, dueNS int64 }{
-		{4_999_000, 5_999_000}, // it has started, and is sent
-		{5 * ms, 12 * ms},
-		{21 * ms, 22 * ms},
-		{26 * ms, 32 * ms},
-	} {
-		offer(t, line, c.comesNS, 1000)
-		assert.Equal(t, line.Pop().DueNS, c.dueNS, "frame of %d", c.comesNS)
-	}
-}
-
 func TestBaseValuesReturn(t *testing.T) {
 	trace := newTrace(t, RateTrace, 0, []int64{0, 5 * ms}, []int64{8e6, 0})
 	line := follow(Params{RateBPS: 80e6, DelayNS: ms}, Traces{Rate: trace})
@@ -301,16 +287,6 @@ func TestBaseValuesReturn(t *testing.T) {
 	line.Follow(21*ms, Traces{})
 	assert.Equal(t, line.Pop().DueNS, 22*ms, "frame of the first opportunity")
 	assert.Equal(t, line.Pop().DueNS, 22_100_000, "frame that waited for the second one")
-}
-
-func TestTraceStartsLater(t *testing.T) {
-	rate := newTrace(t, RateTrace, 0, []int64{0}, []int64{8e6})
-	delay := newTrace(t, DelayTrace, 0, []int64{0}, []int64{3 * ms})
-	line := follow(Params{RateBPS: 80e6, DelayNS: ms}, Traces{Rate: rate, Delay: delay, StartNS: 10 * ms})
-	for _, c := range []struct{ comesNS, dueNS int64 }{{9_950_000, 11_050_000}, {9_960_000, 14_050_000}} {
-		offer(t, line, c.comesNS, 1000)
-		assert.Equal(t, line.Pop().DueNS, c.dueNS, "frame of %d", c.comesNS)
-	}
 }
 
 func TestACutFreesOpportunities(t *testing.T) {
