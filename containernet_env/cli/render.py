@@ -17,11 +17,11 @@ from rich.text import Text
 from containernet_env.base.units import describe_size, format_duration, format_ms, format_number, format_size
 from containernet_env.cli.terminal import clients_text, table
 from containernet_env.config.plan import HostPlan, Plan
-from containernet_env.model.link import Link, LinkSpec
+from containernet_env.model.link import Hop, Link, LinkSpec
 from containernet_env.model.names import listed
 from containernet_env.model.proof import directions_text
 from containernet_env.model.scenario import NEAREST, Scenario
-from containernet_env.model.topology import PROBE_FRAME_BYTES, Hop, RttExpectation, Topology
+from containernet_env.model.topology import PROBE_FRAME_BYTES, RttExpectation, Topology
 from containernet_env.network.gate import plan_for
 from containernet_env.report.network import groups_of, matrix_of
 from containernet_env.results import capacity
@@ -240,11 +240,7 @@ def _shared_settings(hosts: Sequence[HostPlan]) -> list[str]:
 
 def _links_table(links: Iterable[Link]) -> Table:
     """Every direction of every link; of rare properties, only the columns that have values."""
-    directions = [
-        (a, b, direction.words)
-        for link in links
-        for a, b, direction in ((link.a, link.b, link.spec.a_to_b), (link.b, link.a, link.spec.b_to_a))
-    ]
+    directions = [(hop.sender, hop.receiver, hop.spec.words) for link in links for hop in link.hops]
     places = {name: place for _, _, words in directions for place, name in enumerate(words)}
     names = dict.fromkeys(("delay", "bandwidth", *sorted(places, key=lambda name: places[name])))
     shown = table("from", "to", *(f">{name}" if name in _AT_RIGHT else name for name in names))

@@ -334,11 +334,11 @@ def _unshapeable(
     members = {member.name for member in topology.members}
     reasons: dict[str, str] = {}
     for link in topology.links:
-        for way, direction in zip((f"{link.a}>{link.b}", f"{link.b}>{link.a}"), link.spec.sides, strict=True):
-            name = link.a if link.a in members else way
+        for hop in link.hops:
+            name = link.a if link.a in members else hop.name
             if name in named or (event.target in DRAWN_TARGETS and name in members):
                 try:
-                    reason = refusal(made) if (made := event.shaped(direction)) and by_kernel else None
+                    reason = refusal(made) if (made := event.shaped(hop.spec)) and by_kernel else None
                 except ValueError as error:
                     reason = str(error)
                 if reason is not None:
@@ -475,7 +475,7 @@ def _link_notes(topology: Topology, options: PlanOptions) -> Iterator[str]:
     note = frame_memory_note([side for _, side in sides])
     if note is not None and options.links != "netem":
         yield note
-    rtts_ns = topology.longest_rtts_ns()
+    rtts_ns = topology.longest_rtts_ns
     short = [
         name
         for name, side in sides

@@ -286,9 +286,9 @@ def read_table(path: Path) -> tuple[dict[str, dict[str, int]], list[str]]:
 def written_places(config: Config) -> dict[str, Any]:
     """The keys of a file from which the same places are read."""
     between = {
-        f"{a}>{b}": written(RawDirection, side, ("delay_ns", "rate_bps"))
+        hop.name: written(RawDirection, hop.spec, ("delay_ns", "rate_bps"))
         for link in config.switch_links
-        for a, b, side in ((link.a, link.b, link.spec.a_to_b), (link.b, link.a, link.spec.b_to_a))
+        for hop in link.hops
     }
     places = {"sites": {name: {} for name in config.sites}, "switches": [*config.switches]}
     ways = {GRAPH[1] if config.switches else SITES[1]: between, **({"reroute": True} if config.reroute else {})}

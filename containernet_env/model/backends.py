@@ -135,9 +135,9 @@ def check(links: Iterable[Link], links_choice: str) -> None:
     if links_choice == "emulator":
         problems.append("--links emulator: its links are the kernel's")
     for link in links:
-        for sender, receiver, direction in ((link.a, link.b, link.spec.a_to_b), (link.b, link.a, link.spec.b_to_a)):
-            if (reason := containernet_refusal(direction)) is not None:
-                problems.append(f"from {sender} to {receiver}: {reason}")
+        for hop in link.hops:
+            if (reason := containernet_refusal(hop.spec)) is not None:
+                problems.append(f"from {hop.sender} to {hop.receiver}: {reason}")
     if problems:
         raise UsageError("the original Containernet does not support:\n" + "\n".join(f"  {line}" for line in problems))
 

@@ -503,8 +503,20 @@ class LinkSpec:
     def sides(self) -> tuple[DirectionSpec, DirectionSpec]:
         return self.a_to_b, self.b_to_a
 
-    def reversed(self) -> LinkSpec:
-        return LinkSpec(a_to_b=self.b_to_a, b_to_a=self.a_to_b)
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One direction of a link on the way of a frame: the frames from ``sender`` to ``receiver``, both names of
+    nodes."""
+
+    sender: str
+    receiver: str
+    spec: DirectionSpec
+
+    @property
+    def name(self) -> str:
+        """``sender>receiver``: unique, since two nodes share at most one link."""
+        return f"{self.sender}>{self.receiver}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -522,3 +534,7 @@ class Link:
     def name(self) -> str:
         """``a-b``: unique, since two nodes share at most one link."""
         return f"{self.a}-{self.b}"
+
+    @property
+    def hops(self) -> tuple[Hop, Hop]:
+        return Hop(self.a, self.b, self.spec.a_to_b), Hop(self.b, self.a, self.spec.b_to_a)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from ipaddress import IPv4Address
@@ -12,7 +12,16 @@ from random import Random
 from typing import Literal
 
 from containernet_env.model.config import Config
-from containernet_env.model.link import FULL_FRAME_BYTES, REACH, DirectionSpec, Jitter, Link, LinkSpec, default_frames
+from containernet_env.model.link import (
+    FULL_FRAME_BYTES,
+    REACH,
+    DirectionSpec,
+    Hop,
+    Jitter,
+    Link,
+    LinkSpec,
+    default_frames,
+)
 
 PROBE_FRAME_BYTES = 98
 """Frame of an ICMP echo with the usual 56 bytes of payload: 14 Ethernet + 20 IPv4 + 8 ICMP + 56."""
@@ -30,21 +39,6 @@ class Host:
     role: HostRole
     ip: IPv4Address
     prefix_length: int
-
-
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """One direction of a link on the way of a frame: the frames from ``sender`` to ``receiver``, both names of
-    nodes."""
-
-    sender: str
-    receiver: str
-    spec: DirectionSpec
-
-    @property
-    def name(self) -> str:
-        """``sender>receiver``: unique, since two nodes share at most one link."""
-        return f"{self.sender}>{self.receiver}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +61,12 @@ Ways = dict[str, tuple[tuple[int, int, int], str]]
 """For each node, what the way from it to an end costs, and the next node on it; nearer ones come first."""
 
 
-def way_to(end: str, directions: Mapping[str, Mapping[str, DirectionSpec]], is_direct: bool = False) -> dict[str, str]:
-    """For every other node that is connected with ``end``, the next one on the way there.
+def way_to(end: str, directions: Mapping[str, Mapping[str, DirectionSpec]]) -> dict[str, str]:
+    """For every other node that is connected with ``end``, the next one on the way with the least delay.
 
-    ``directions``: for each node, its neighbours and the direction that leads there; ``is_direct``: see `Topology`.
+    ``directions``: for each node, its neighbours and the direction that leads there.
     """
-    ways = _ways({end: ((0, 0, 0), end)}, directions, is_direct)
+    ways = _ways({end: ((0, 0, 0), end)}, directions, False)
     return {node: following for node, (_, following) in ways.items() if node != end}
 
 
@@ -131,7 +125,6 @@ class Topology:
         self.links = tuple(links)
         self.is_direct = is_direct
         self.reroutes = reroutes
-        self._longest_rtts_ns: dict[str, int] | None = None
         self._hosts_by_name = {host.name: host for host in self.hosts}
         # For each node, its neighbours and the direction that leads there.
         self._directions: dict[str, dict[str, DirectionSpec]] = {}
@@ -203,16 +196,12 @@ class Topology:
         pairs = (self.rtt(a.name, b.name) for a, b in combinations(self.members, 2))
         return max(pairs, key=lambda pair: pair.expected_ns, default=None)
 
-    def longest_rtts_ns(self) -> dict[str, int]:
+    @cached_property
+    def longest_rtts_ns(self) -> Mapping[str, int]:
         """For each link by name, the longest round trip over it: delays, and the most that jitter may add to them.
 
         With ``reroutes`` also while any one link between switches is down.
         """
-        if self._longest_rtts_ns is None:
-            self._longest_rtts_ns = self._find_longest_rtts_ns()
-        return dict(self._longest_rtts_ns)
-
-    def _find_longest_rtts_ns(self) -> dict[str, int]:
         longest = dict.fromkeys((link.name for link in self.links), 0)
 
         def cross(one: str, two: str, rtt_ns: int) -> None:
@@ -278,7 +267,10 @@ class Topology:
         """The longest round trip of full frames that meet no others, between any two hosts; 0 of one host."""
         return max(
             (
-                sum(hop.longest_delay_ns + hop.serialization_ns(FULL_FRAME_BYTES) for hop in self._round_trip(a, b))
+                sum(
+                    hop.longest_delay_ns + hop.serialization_ns(FULL_FRAME_BYTES)
+                    for hop in (*self.path(a, b), *self.path(b, a))
+                )
                 for a, b in combinations(self._hosts_by_name, 2)
             ),
             default=0,
@@ -289,13 +281,13 @@ class Topology:
 
         See ``model.link.default_frames``; the round trip is the longest over the link.
         """
-        rtts_ns = self.longest_rtts_ns()
+        rtts_ns = self.longest_rtts_ns
         links = [
             replace(link, spec=LinkSpec(*(_with_queue(side, rtts_ns[link.name]) for side in link.spec.sides)))
             for link in self.links
         ]
         made = self.with_links(links)
-        made._longest_rtts_ns, made._ways = rtts_ns, self._ways  # no delay is another one
+        made.longest_rtts_ns, made._ways = rtts_ns, self._ways  # no delay is another one
         return made
 
     def with_links(self, links: Iterable[Link]) -> Topology:
@@ -335,10 +327,6 @@ class Topology:
             sent_ns = sum(hop.serialization_ns(PROBE_FRAME_BYTES) for hop in hops)
             self._one_ways_ns[a, b] = sum(hop.delay_ns for hop in hops), sent_ns
         return self._one_ways_ns[a, b]
-
-    def _round_trip(self, a: str, b: str) -> Iterator[DirectionSpec]:
-        yield from self.path(a, b)
-        yield from self.path(b, a)
 
     def _way_to(self, end: str, down: frozenset[str] = frozenset()) -> Ways:
         """The ways of all switches to one of them."""

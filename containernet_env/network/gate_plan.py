@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 
-from containernet_env.model.link import FULL_FRAME_BYTES, DirectionSpec
+from containernet_env.model.link import FULL_FRAME_BYTES, DirectionSpec, Hop
 from containernet_env.model.proof import Property
-from containernet_env.model.topology import PROBE_FRAME_BYTES, Hop, Topology
+from containernet_env.model.topology import PROBE_FRAME_BYTES, Topology
 
 _FASTER, _FASTER_TOGETHER = 1.05, 1.5
 """By how much the rest of a path is faster, so that what arrives shows the direction's own rate: of one path, and of

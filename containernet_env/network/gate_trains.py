@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from containernet_env.model.link import FULL_FRAME_BYTES, CoDel
+from containernet_env.model.link import FULL_FRAME_BYTES, CoDel, Hop
 from containernet_env.model.proof import Check
-from containernet_env.model.topology import Hop
 from containernet_env.network.chance import MISS, sigmas
 from containernet_env.network.gate_plan import (
     FRAME_MIN_NS,

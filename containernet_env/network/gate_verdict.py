@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
 
-from containernet_env.model.link import USUAL_CORRELATION, Jitter
+from containernet_env.model.link import USUAL_CORRELATION, Hop, Jitter
 from containernet_env.model.proof import Check, Verdict
-from containernet_env.model.topology import PROBE_FRAME_BYTES, Hop
+from containernet_env.model.topology import PROBE_FRAME_BYTES
 from containernet_env.network.chance import MISS, CountTest, each, frames_for_one, path_correlation, sigmas, worth
 from containernet_env.network.gate_plan import (
     GatePlan,

@@ -18,8 +18,8 @@ from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.model.config import Config
 from containernet_env.model.disruption import Disruptions, ExecutedEvent, Targets, explains_election
-from containernet_env.model.link import DirectionSpec, IndependentLoss
-from containernet_env.model.topology import Hop, Topology, network_of
+from containernet_env.model.link import DirectionSpec, Hop, IndependentLoss
+from containernet_env.model.topology import Topology, network_of
 from containernet_env.network.emulator import Answer, LinkEmulator
 from containernet_env.network.gate_plan import GatePlan, Stream
 from containernet_env.runs.reuse import change_between, standing_key
@@ -110,7 +110,7 @@ def test_the_gate_proves_random_graphs_and_finds_a_wrong_link(tmp_path: Path, se
 
 def test_in_simulated_time_frames_take_another_way_from_the_moment_that_a_link_goes_down(tmp_path: Path) -> None:
     network = network_of(ring(tmp_path, reroute=True))
-    hops = tuple(Hop(a, b, side) for link in network.links for a, b, side in sides_of(link))
+    hops = tuple(hop for link in network.links for hop in link.hops)
     names = tuple(host.name for host in network.hosts)
     plan = GatePlan(names, {pair: network.hops(*pair) for pair in permutations(names, 2)}, hops)
     plan.streams = [Stream("etcd1", "etcd3", 0, 400 * MS, 500 * US, 800, 98)]
@@ -147,13 +147,9 @@ def test_a_default_queue_fits_the_ways_around(tmp_path: Path) -> None:
     for reroute, least_ms in ((False, 0), (True, 2 * 30)):
         top = {"reroute": True} if reroute else {}
         network = network_of(read(tmp_path, at("a", "b", "d"), links, switches=[*"abcd"], **top))
-        assert network.longest_rtts_ns()["a-d"] == least_ms * MS
+        assert network.longest_rtts_ns["a-d"] == least_ms * MS
         (unused,) = [link.spec.a_to_b.default_queue_frames for link in network.links if link.name == "a-d"]
         assert unused == (4954 if reroute else 2000)
-
-
-def sides_of(link: Any) -> list[tuple[str, str, DirectionSpec]]:
-    return [(link.a, link.b, link.spec.a_to_b), (link.b, link.a, link.spec.b_to_a)]
 
 
 def test_the_driver_sends_the_routes_with_the_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ DIRECTIONS = st.builds(DirectionSpec, DELAYS_NS, RATES_BPS)
 SPECS = st.builds(LinkSpec, DIRECTIONS, DIRECTIONS)
 
 
-def host(number, role="member"):
-    return Host(f"h{number}", role, IPv4Address(f"10.0.0.{number + 1}"), 24)
+def host(number):
+    return Host(f"h{number}", "member", IPv4Address(f"10.0.0.{number + 1}"), 24)
 
 
 def star(specs):
@@ -36,7 +36,7 @@ def test_an_overhead_counts_in_round_trips_and_default_queues():
     assert queues([LinkSpec.symmetric(0, 12_304_000)] * 2) == [(254, 254)] * 2
 
 
-@given(st.lists(SPECS, min_size=2, max_size=8))
+@given(st.lists(SPECS, min_size=1, max_size=8))
 def test_rtt_is_the_sum_of_the_delays_and_the_probes_times_from_both_ends(specs):
     topology = star(specs)
     pairs = topology.rtt_pairs()
@@ -49,19 +49,9 @@ def test_rtt_is_the_sum_of_the_delays_and_the_probes_times_from_both_ends(specs)
         sending = sum(direction.serialization_ns(PROBE_FRAME_BYTES) for direction in directions)
         assert pair.propagation_ns == topology.rtt(pair.b, pair.a).propagation_ns == propagation
         assert pair.expected_ns == topology.expected_rtt_ns(pair.b, pair.a) == propagation + sending
-    assert topology.largest_member_rtt().expected_ns == max(pair.expected_ns for pair in pairs)
-    for spec in specs:
-        assert spec.reversed().reversed() == spec
-
-
-def test_a_path_may_lead_over_several_switches():
-    links = [("h0", "s1", 1), ("s1", "s2", 10), ("s2", "h1", 100), ("h2", "s2", 1000)]
-    hosts = [host(0), host(1), host(2, "benchmark")]
-    topology = Topology(hosts, ["s1", "s2"], [Link(a, b, LinkSpec.symmetric(ns)) for a, b, ns in links])
-    assert [hop.delay_ns for hop in topology.path("h0", "h1")] == [1, 10, 100]
-    assert topology.rtt("h0", "h2").propagation_ns == 2 * 1011 and topology.path("h0", "h0") == ()
-    assert [member.name for member in topology.members] == ["h0", "h1"]
-    assert star([LinkSpec()]).largest_member_rtt() is None, "one member"
+    largest = topology.largest_member_rtt()
+    assert (largest and largest.expected_ns) == max((pair.expected_ns for pair in pairs), default=None)
+    assert topology.path("h0", "h0") == ()
 
 
 def links_of(delays_ns):
@@ -132,7 +122,7 @@ def test_ways_around_links_that_are_down_are_those_of_a_network_without_them(dat
         hops = (*topology.hops(f"h{a}", f"h{b}", down), *topology.hops(f"h{b}", f"h{a}", down))
         for name in topology.links_of(hops):
             longest[name] = max(longest[name], most_ns(hops))
-    assert topology.longest_rtts_ns() == topology.with_queues().longest_rtts_ns() == longest
+    assert topology.longest_rtts_ns == topology.with_queues().longest_rtts_ns == longest
 
 
 def test_ways_around_every_link_of_a_large_ring_are_found_with_little_work(monkeypatch):
@@ -142,7 +132,7 @@ def test_ways_around_every_link_of_a_large_ring_are_found_with_little_work(monke
     ring = {(n, (n + 1) % count): (10 + n, 20 + n) for n in range(count)}
     switches = [f"s{n}" for n in range(count)]
     topology = Topology([host(n) for n in range(count)], switches, links_of(ring), reroutes=True).with_queues()
-    found = topology.longest_rtts_ns()
+    found = topology.longest_rtts_ns
     assert found["h0-s0"] == max(found.values()) > 0
     assert len(made) <= count * count + 2, "once for each end and link on the way there"
     assert sum(map(len, made)) > len(made) * count / 2, "what a link that is down does not change is kept"
