@@ -178,7 +178,7 @@ def network_findings(
         if network.stamps != "kernel":
             text = "arrival times are those of the read: this kernel stamps no frames"
         yield Finding("frames_unmatched", "unknown", text, network.unmatched, 0)
-    late_ns = network.lateness_max_ns or 0
+    late_ns = network.lateness_ns("max") or 0
     text = f"the link emulator was paused: a frame reached its host {late_ns / 1e9:.1f} s after its time"
     yield from _above("links_paused", late_ns, PAUSE_NS, text)
     for subject, frames, text in network.own_losses():
@@ -208,7 +208,7 @@ def _lateness_findings(network: LinkStatistics, latency_s: float | None) -> Iter
     limit_ns = LATE_NS
     if latency_s is not None:
         limit_ns = max(LATE_LEAST_NS, min(LATE_NS, round(latency_s * 1e9 / LATE_PART)))
-    late_ns, median_ns = network.lateness_p99_ns or 0, network.lateness_p50_ns or 0
+    late_ns, median_ns = network.lateness_ns("p99") or 0, network.lateness_ns("p50") or 0
     text = f"the latest 1 % of the frames reached their hosts {late_ns / 1e6:.2f} ms after their time, or later"
     yield from _above("link_lateness", late_ns, limit_ns, text)
     if late_ns <= limit_ns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 GAUGES = ("memory_bytes", "rss_bytes")
 """Fields that are levels and not counters."""
@@ -255,26 +255,16 @@ class LinkStatistics:
         """Frames without a stamp, so that their lateness lacks the time before they were read."""
         return int(self.values.get("unmatched") or 0)
 
-    @property
-    def lateness_p50_ns(self) -> int | None:
-        """Median, over all frames and links, of how late a frame reached its host; ``None`` if unknown."""
-        return self._of("lateness", "p50_ns")
+    def lateness_ns(self, figure: Literal["p50", "p99", "max"]) -> int | None:
+        """How late frames of all links reached their hosts, by percentile or at most; ``None`` if unknown."""
+        held, name = self.values.get("lateness"), f"{figure}_ns"
+        return int(held[name]) if held and held["count"] and name in held else None
 
     @property
     def early_max_ns(self) -> int:
         """The most by which any frame reached its host before its time; 0 if none did, or if that is unknown."""
         sides = [link[side] for link in self.values.get("links", {}).values() for side in SIDES]
         return max((int((side.get("lateness") or {}).get("early_max_ns") or 0) for side in sides), default=0)
-
-    @property
-    def lateness_p99_ns(self) -> int | None:
-        """99th percentile, over all frames and links, of how late a frame reached its host; ``None`` if unknown."""
-        return self._of("lateness", "p99_ns")
-
-    @property
-    def lateness_max_ns(self) -> int | None:
-        """The latest that any frame on any link reached its host; ``None`` if unknown."""
-        return self._of("lateness", "max_ns")
 
     def busiest_since(self, before: LinkStatistics, rates_bps: Mapping[str, tuple[int, int]]) -> tuple[float, str]:
         """The largest share of its rate that a direction has carried since, and the name of its link; 0 if unknown.
@@ -289,10 +279,6 @@ class LinkStatistics:
                     carried = self.values["links"][name][side]["bytes"] - before.values["links"][name][side]["bytes"]
                     busiest = max(busiest, (carried * 8 / seconds / rate, name))
         return busiest
-
-    def _of(self, durations: str, figure: str) -> int | None:
-        held = self.values.get(durations)
-        return int(held[figure]) if held and held["count"] and figure in held else None
 
     def own_losses(self) -> Iterator[tuple[str, int, str]]:
         """Losses that are not configured: link or port, number of frames, one line of text."""

@@ -378,7 +378,7 @@ def _sources(facts: RunFacts, outcome: ScenarioOutcome) -> dict[str, Any]:
     flags = manifest.flags if manifest is not None else None
     writes = scenario.type in ("write", "mixed")
     throttled_ns = outcome.machine.client_throttled_ns if outcome.machine else None
-    lateness_ns = outcome.network.lateness_p99_ns if outcome.network else None
+    lateness_ns = outcome.network.lateness_ns("p99") if outcome.network else None
     return {
         "facts": facts,
         "plan": plan,

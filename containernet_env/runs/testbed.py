@@ -549,7 +549,7 @@ class Testbed(Target):
         the end.
         """
         seen = self._once_caught_up()
-        late_ns, often_late_ns = seen.lateness_max_ns or 0, seen.lateness_p99_ns or 0
+        late_ns, often_late_ns = seen.lateness_ns("max") or 0, seen.lateness_ns("p99") or 0
         if late_ns > PAUSE_NS:
             return f"the link emulator was paused for {late_ns / 1e9:.1f} s while the network was proved"
         for _, _, text in seen.own_losses():

@@ -324,7 +324,7 @@ def test_a_load_runs_slower_and_its_row_is_in_emulated_time() -> None:
         assert float(row[name]) == pytest.approx(float(undilated[name]) / 4, rel=1e-3), name
     assert float(row["Requests/sec"]) == pytest.approx(4 * float(undilated["Requests/sec"]))
     assert row["OfferedRate_per_s"] == undilated["OfferedRate_per_s"] == "500.0000"
-    assert bench.outcomes[0].network and bench.outcomes[0].network.lateness_p99_ns == 5_000
+    assert bench.outcomes[0].network and bench.outcomes[0].network.lateness_ns("p99") == 5_000
     whole = [one.outcomes[0].load for one in (bench, plain)]
     assert whole[0] and whole[1] and 4 * whole[0].values["total_s"] == whole[1].values["total_s"]
 
