@@ -119,7 +119,7 @@ class RawEndpoints(Section, External):
 def config_of_endpoints(document: Document) -> Config:
     """The config in such a document. Raises ``ConfigError`` with every problem of it; opens no other file."""
     validated: Validated[RawEndpoints] = validate(RawEndpoints, document)
-    document.refuse(validated.findings)
+    document.refuse(validated.refusals)
     raw = validated.value
     own = {item.name: getattr(raw, item.name) for item in fields(External)}
     external = External(**{**own, "endpoints": tuple(item for _, item in raw.endpoints), "http": raw.rules.urls})

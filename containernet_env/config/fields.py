@@ -6,13 +6,14 @@ rules see those.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from containernet_env.config.reader import Document, Finding, json_path
+from containernet_env.config.reader import Document, json_path
 from containernet_env.model import hints
 from containernet_env.model.kinds import (
     PATH,
@@ -41,18 +42,18 @@ class Validated(Generic[T]):
     """An object of a document and all its problems: values that are refused or missing are no attributes of it."""
 
     value: T
-    findings: list[Finding]
+    refusals: list[Refused]
 
     def is_good(self, at: Location) -> bool:
         """Whether nothing is wrong with what is at a place and below it."""
-        return all(finding.location is None or finding.location[: len(at)] != at for finding in self.findings)
+        return all(refused.place[: len(at)] != at for refused in self.refusals)
 
 
 def validate(form: Form, document: Document) -> Validated[Any]:
     """Check a document; the value is ``None`` where nothing of it is good. Its paths are resolved, from its folder."""
     reader = _Reader(document.path.parent)
     value = reader.read(form, document.value, ())
-    return Validated(None if value is _BAD else value, reader.findings)
+    return Validated(None if value is _BAD else value, reader.refusals)
 
 
 _BAD = object()
@@ -71,7 +72,7 @@ class _Reader:
     """Reads the values of a file in a folder, and collects all that is wrong with them."""
 
     def __init__(self, folder: Path) -> None:
-        self.findings: list[Finding] = []
+        self.refusals: list[Refused] = []
         self._folder = folder
 
     def read(self, form: Form, value: Any, at: Location) -> Any:
@@ -87,11 +88,11 @@ class _Reader:
         try:
             return self._folder / form.read(value) if form is PATH else form.read(value)
         except Refused as refused:
-            self.findings.append(_finding(at, refused))
+            self.refusals.append(refused.below(at))
             return _BAD
 
     def _refuse(self, at: Location, message: str, allowed: str, got: str | None = None, at_key: bool = False) -> None:
-        self.findings.append(Finding(at, message, got, allowed, at_key))
+        self.refusals.append(Refused(message, allowed, at, got, at_key))
 
     def _read_list(self, form: Listed, value: Any, at: Location) -> Any:
         if isinstance(value, list):
@@ -125,7 +126,7 @@ class _Reader:
 
     def _read_object(self, kind: type, raw: Any, at: Location) -> Any:
         made: Any = object.__new__(kind)
-        keys, before = keys_of(kind), len(self.findings)
+        keys, before = keys_of(kind), len(self.refusals)
         own = {key.attribute for key in keys.values()}
         rest = (item for item in fields(kind) if item.name not in own and item.default is not MISSING)
         values: dict[str, Any] = {item.name: item.default for item in rest}
@@ -135,9 +136,9 @@ class _Reader:
             values |= {"at": at, "given": frozenset(raw if is_object else ()) & keys.keys()}
         for name, key in keys.items() if is_object else ():
             if name in raw:
-                count = len(self.findings)
+                count = len(self.refusals)
                 value = self.read(key.form, raw[name], (*at, name))
-                (values if len(self.findings) == count else parts)[key.attribute] = value
+                (values if len(self.refusals) == count else parts)[key.attribute] = value
             elif key.is_required:
                 self._refuse((*at, name), "is missing", _allowed(key.form))
             else:
@@ -162,11 +163,11 @@ class _Reader:
         for check in rules:
             try:
                 for refused in check(made) or ():
-                    self.findings.append(_finding(at, refused))
+                    self.refusals.append(refused.below(at))
             except Refused as refused:
-                self.findings.append(_finding(at, refused))
+                self.refusals.append(refused.below(at))
             except AttributeError:
-                if len(self.findings) == before:
+                if len(self.refusals) == before:
                     raise
 
 
@@ -174,10 +175,6 @@ def _set(made: Any, values: Mapping[str, Any]) -> None:
     for attribute, value in values.items():
         if value is not _BAD:
             object.__setattr__(made, attribute, value)
-
-
-def _finding(at: Location, refused: Refused) -> Finding:
-    return Finding((*at, *refused.place), refused.message, refused.got, refused.allowed, refused.at_key)
 
 
 def _keys_form(kind: type) -> str:
@@ -249,38 +246,23 @@ def _property(key: Key, classes: dict[str, Any]) -> dict[str, Any]:
     shown = key.shown
     if shown is None and isinstance(key.form, Kind) and key.default not in (MISSING, None):
         given = written_value(key.form, key.default)
-        shown = given if _is_accepted(key.form, given) else None
+        with contextlib.suppress(ValueError):
+            key.form.parse(given)
+            shown = given
     more = {} if shown is None else {"default": float(shown) if isinstance(shown, Decimal) else shown}
     return {**schema, "description": ": ".join((key.meaning, *forms[:1])), **more}
-
-
-def _is_accepted(kind: Kind, value: Any) -> bool:
-    try:
-        kind.parse(value)
-    except ValueError:
-        return False
-    return True
 
 
 def _title(kind: type) -> str:
     return kind.__name__.removeprefix("Raw")
 
 
-def schema_of_key(kind: type, key: str) -> dict[str, Any]:
-    """The JSON Schema of one value of a key; any, where that may be an object."""
-    form = _single(keys_of(kind)[key].form)
-    return _schema(form, {}) if isinstance(form, Kind) else {}
-
-
-def quantity_of(kind: type, key: str) -> Quantity | None:
-    form = _single(keys_of(kind)[key].form)
-    if isinstance(form, Chosen):
-        form = form.forms[0]
-    return form.quantity if isinstance(form, Kind) else None
-
-
-def _single(form: Form) -> Form:
-    return form.item if isinstance(form, Listed) else form
+def quantity_and_schema(kind: type, key: str) -> tuple[Quantity | None, dict[str, Any]]:
+    """What one value of a key is a quantity of, and its JSON Schema; any, where it may be an object."""
+    form = keys_of(kind)[key].form
+    form = form.item if isinstance(form, Listed) else form
+    first = form.forms[0] if isinstance(form, Chosen) else form
+    return first.quantity if isinstance(first, Kind) else None, _schema(form, {}) if isinstance(form, Kind) else {}
 
 
 # --- written ----------------------------------------------------------------------------------------------------------

@@ -118,11 +118,8 @@ class RawHost(Section):
 
     def link_spec(self, delay_ns: int | None, rate_bps: int | None) -> LinkSpec:
         """The link, with the delay and the bandwidth of the host or of its site. Raises `Refused`."""
-        if isinstance(self.link, RawDirections):
-            to_switch, from_switch = self.link.to_switch, self.link.from_switch
-        else:
-            to_switch = from_switch = self.link or RawDirection()
-        there, back = (side.spec(delay_ns, rate_bps) for side in (to_switch, from_switch))
+        sides = [side for _, side in self._directions()] or [RawDirection()]
+        there, back = (side.spec(delay_ns, rate_bps) for side in (sides[0], sides[-1]))
         if there.trace is not None and there.trace.bandwidth is not None:
             there = replace(there, uplink="network")  # the queue at a host does not follow
         # Only frames that the host sends use an uplink.
@@ -161,7 +158,7 @@ class RawHost(Section):
                 try:
                     DirectionSpec(direction.own_delay_ns(delay_ns), jitter=direction.jitter)
                 except Refused as refused:
-                    yield Refused(refused.message, refused.allowed, (*place, *refused.place))
+                    yield refused.below(place)
             if place[-1] == FROM_SWITCH and "uplink" in direction.given:
                 allowed = f"in {TO_SWITCH}: it is about what the host sends"
                 yield Refused("says nothing here", allowed, (*place, "uplink"))

@@ -25,7 +25,6 @@ from containernet_env.config.plan import (
     scenario_hash,
     select,
 )
-from containernet_env.config.reader import Finding
 from containernet_env.config.scenarios import ScenarioSet
 from containernet_env.config.traces import points_of
 from containernet_env.model import backends
@@ -33,6 +32,7 @@ from containernet_env.model.backends import check_choices, frame_memory_note
 from containernet_env.model.config import DILATION_MAX, Config, Node
 from containernet_env.model.dilation import slowed
 from containernet_env.model.disruption import AFFECTED, DRAWN_TARGETS, SHAPING, Disruption, Targets
+from containernet_env.model.kinds import Refused
 from containernet_env.model.link import LINK_RATE_MIN_BPS, MAX_FRAMES, DirectionSpec, product_frames
 from containernet_env.model.scenario import (
     ANY_MEMBER,
@@ -224,45 +224,43 @@ def _check_scenarios(
     names = [node.name for node in config.nodes]
     any_member = [word for word in ANY_MEMBER if config.external is None or word != NEAREST]
     allowed = ", ".join([*(f'"{word}"' for word in any_member), *names])
-    findings = [
-        Finding(scenario_set.entry((*block.at, "target"), index), f"is not a member of {config.path}", allowed=allowed)
+    refusals = [
+        Refused(f"is not a member of {config.path}", allowed, scenario_set.entry((*block.at, "target"), index))
         for block in scenario_set.blocks
         for index, target in enumerate(block.target)
         if target not in (*any_member, *names)
     ]
-    findings += _lacking(config, scenario_set, store)
+    refusals += _lacking(config, scenario_set, store)
     targets = Targets.of(config)
     for place, event in scenario_set.events:
         refused = _event_refusals(config, topology, targets, event, options)
-        findings += [Finding(place, message, allowed=allowed) for message, allowed in refused]
+        refusals += [Refused(message, allowed, place) for message, allowed in refused]
     for scenario in scenario_set.scenarios:
         if scenario.search is not None and scenario.member in (None, *names):
             least_ns = round(estimator.least_latency_s(scenario) * 1e9)
             message = f"can never be met on {config.path}: its links alone take {format_duration(least_ns)}"
-            findings += [
-                Finding(scenario_set.search_of(scenario), message, item.text, f"more than that for p{item.percentile}")
+            refusals += [
+                Refused(message, f"more than that for p{item.percentile}", scenario_set.search_of(scenario), item.text)
                 for item in scenario.search.objectives
                 if item.limit_ns <= least_ns
             ]
-    scenario_set.document.refuse(findings)
+    scenario_set.document.refuse(refusals)
 
 
-def _lacking(config: Config, scenario_set: ScenarioSet, store: Store) -> list[Finding]:
+def _lacking(config: Config, scenario_set: ScenarioSet, store: Store) -> list[Refused]:
     """All features in scenarios that the store lacks, once for each place of the file."""
     cannot = f"cannot be done: {store.title}, the store of {config.path},"
-    found: dict[Finding, None] = {}
+    found: dict[Refused, None] = {}
     for scenario in scenario_set.scenarios:
         block = scenario_set.block_of.get(scenario.name)
         for key, reason in store.refused(scenario):
             if block is None:
-                found[Finding(("scenarios",), f"{key} of {scenario.name} {cannot} {reason}")] = None
-            elif key in block.given:
-                found[Finding((*block.at, key), f"{cannot} {reason}")] = None
+                found[Refused(f"{key} of {scenario.name} {cannot} {reason}", None, ("scenarios",))] = None
             else:
-                found[Finding(block.at, f"its {key} {cannot} {reason}")] = None
+                found[block.refused(key, f"{cannot} {reason}")] = None
     if store.keys_are_paths and not is_path(scenario_set.dataset.key_prefix):
         message, allowed = f"{cannot} redirects requests for such keys", "no empty part, '.' or '..' between slashes"
-        found[Finding(("dataset", "keyPrefix"), message, allowed=allowed)] = None
+        found[Refused(message, allowed, ("dataset", "keyPrefix"))] = None
     return [*found]
 
 
@@ -360,7 +358,7 @@ def _check_external(config: Config, scenario_set: ScenarioSet | None, options: P
     if scenario_set is None:
         return
     message = f"cannot be done to the external cluster of {config.path}"
-    events = [Finding(place, message, allowed="no events") for place, _ in scenario_set.events]
+    events = [Refused(message, "no events", place) for place, _ in scenario_set.events]
     scenario_set.document.refuse([*events, *_too_many_keys(config, scenario_set)])
 
 
@@ -382,7 +380,7 @@ def keys_written(scenarios: Iterable[Scenario], dataset: Dataset, prefix: str = 
     return tuple(Keys(size, count, start) for (start, size), count in most.items())
 
 
-def _too_many_keys(config: Config, scenario_set: ScenarioSet) -> Iterator[Finding]:
+def _too_many_keys(config: Config, scenario_set: ScenarioSet) -> Iterator[Refused]:
     service = config.store.service
     if service is None or service.delete is None:
         return
@@ -391,7 +389,7 @@ def _too_many_keys(config: Config, scenario_set: ScenarioSet) -> Iterator[Findin
         if (count := sum(keys.count for keys in keys_written(scenarios, scenario_set.dataset))) > MOST_KEYS:
             message = f"can write {count:,} different keys, which are deleted one by one from {config.path} afterwards"
             allowed = f'at most {MOST_KEYS:,}: a smaller "keySpace" or data set, or "keys": "stay" in the store'
-            yield Finding(block.at, message, allowed=allowed)
+            yield Refused(message, allowed, block.at)
 
 
 _NOT_EXTERNAL = {
@@ -581,33 +579,26 @@ def _check_senders(config: Config, scenario_set: ScenarioSet) -> None:
     names = [client.name for client in config.clients] if several else []
     sites = [client.site for client in config.clients if client.site is not None]
     allowed = ", ".join(dict.fromkeys((*names, *sites))) or "no clients: the topology has one"
-    findings = []
+    all_of_them, refusals = f"the {len(names)} clients of {config.path}", []
     for block in scenario_set.blocks:
         taken: set[str] = set()
         for sender in block.senders:
             found = _senders(config, [sender])
             if config.external is not None or not found:
-                findings.append(Finding((*block.at, "clients"), f"is not of {config.path}", f'"{sender.who}"', allowed))
+                refusals.append(Refused(f"is not of {config.path}", allowed, (*block.at, "clients"), f'"{sender.who}"'))
             elif taken & found.keys():
                 who = ", ".join(taken & found.keys())
-                findings.append(Finding((*block.at, "clients"), f"names {who} twice", f'"{sender.who}"', "each once"))
+                refusals.append(Refused(f"names {who} twice", "each once", (*block.at, "clients"), f'"{sender.who}"'))
             taken |= found.keys()
-        if not several:
-            continue
-        if any(load.search is not None for load in block.load):
-            message = f"cannot be done by the {len(names)} clients of {config.path}: its rate is that of one"
-            findings.append(
-                Finding((*block.at, "load"), message, allowed="total or duration, or a topology of one client")
-            )
-        if block.history:
-            message = f"cannot be kept of the {len(names)} clients of {config.path}: a history is of one"
-            findings.append(Finding((*block.at, "history"), message, allowed="false, or a topology of one client"))
-        if block.type == "mixed" and block.verify:
-            message = f"cannot be done: the {len(names)} clients of {config.path} write the same keys"
-            at = (*block.at, "verify") if "verify" in block.given else block.at
-            message = message if "verify" in block.given else f"its verify {message}"
-            findings.append(Finding(at, message, allowed='"verify": false, or a topology of one client'))
-    scenario_set.document.refuse(findings)
+        is_search, is_verified = any(load.search for load in block.load), block.type == "mixed" and block.verify
+        for key, is_given, message, instead in (
+            ("load", is_search, f"cannot be done by {all_of_them}: its rate is that of one", "total or duration"),
+            ("history", block.history, f"cannot be kept of {all_of_them}: a history is of one", "false"),
+            ("verify", is_verified, f"cannot be done: {all_of_them} write the same keys", '"verify": false'),
+        ):
+            if several and is_given:
+                refusals.append(block.refused(key, message, f"{instead}, or a topology of one client"))
+    scenario_set.document.refuse(refusals)
 
 
 def _estimator(topology: Topology, config: Config, options: PlanOptions, factor: int) -> Estimator:

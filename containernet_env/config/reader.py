@@ -23,7 +23,7 @@ from typing import Any
 
 from containernet_env.base.errors import ConfigError, Problem
 from containernet_env.model.hints import near_file
-from containernet_env.model.kinds import Location
+from containernet_env.model.kinds import Location, Refused
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 # Runs in C: the skipped part is parsed and discarded. Numbers stay text, since one may be too long for an int.
@@ -52,43 +52,33 @@ _GOT_CHARACTERS = 60
 # A string ends with its line, whatever is wrong with it.
 _STRING = r'"(?:[^"\\\n]+|\\.)*"?'
 _COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/|/\*", re.DOTALL)
-_NO_TEXT = "is no Unicode text"
+_NO_NUMBER, _NO_TEXT = "is not a number", "is no Unicode text"
 _TEXT = r"no half of a surrogate pair (\ud800 to \udfff)"
 _NOT_LINE_END = re.compile(r"[^\r\n]")
 _TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=[ \t\n\r]*[\]}}])", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something wrong at a place of a document; becomes a `Problem` when the document is refused.
+class Fault(Refused):
+    """What is wrong with the text of a document, at ``offset``, whatever it is."""
 
-    ``got`` is the value at its place unless given otherwise. ``location`` is ``None`` if the text itself is wrong, at
-    ``offset``. ``at_key``: the key is wrong, not its value. ``implied``: any other finding at the same place is better,
-    since it has the allowed values.
-    """
-
-    location: Location | None
-    message: str
-    got: str | None = None
-    allowed: str | None = None
-    at_key: bool = False
-    offset: int | None = None
-    implied: bool = False
+    def __init__(self, offset: int, message: str, allowed: str | None, got: str) -> None:
+        super().__init__(message, allowed, got=got)
+        self.offset = offset
 
 
 @dataclass(frozen=True)
 class Document:
     """A parsed file: ``value`` has plain dicts and lists, integers as ``int``, other numbers as ``Decimal``.
 
-    ``text`` is the parsed text, comments blanked out. ``findings`` are the faults that leave the document readable
-    (keys given twice, ``NaN``): a caller adds its own and raises them all together with `refuse`. ``sha256`` is of the
+    ``text`` is the parsed text, comments blanked out. ``faults`` leave the document readable (keys given
+    twice, ``NaN``): a caller adds what it refuses and raises all together with `refuse`. ``sha256`` is of the
     file's bytes, in hex.
     """
 
     path: Path
     text: str
     value: Any
-    findings: tuple[Finding, ...]
+    faults: tuple[Refused, ...]
     sha256: str
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -143,31 +133,27 @@ class Document:
                     at = self._skip(at + 1)
         return self._walked[start]
 
-    def refuse(self, findings: Iterable[Finding]) -> None:
-        """Raise ``ConfigError`` with the document's own findings and these, in the file's order, if any."""
-        own = [(self._offset(finding), finding) for finding in self.findings]
-        replaced = {offset for offset, finding in own if finding.message == _NO_TEXT}
-        added = [(offset, finding) for finding in findings if (offset := self._offset(finding)) not in replaced]
+    def refuse(self, refused: Iterable[Refused]) -> None:
+        """Raise ``ConfigError`` with the document's own faults and these, in the file's order, if any."""
+        own = [(self._offset(fault), fault) for fault in self.faults]
+        replaced = {offset for offset, fault in own if fault.message == _NO_TEXT}
+        added = [(offset, one) for one in refused if (offset := self._offset(one)) not in replaced]
         explained = {offset for offset, _ in added}
-        kept = [(offset, finding) for offset, finding in own if not (finding.implied and offset in explained)]
+        # Others have the allowed values.
+        kept = [(offset, fault) for offset, fault in own if fault.message != _NO_NUMBER or offset not in explained]
         found = sorted((*kept, *added), key=lambda placed: placed[0])
         if found:
-            raise ConfigError(str(self.path), [self._problem(offset, finding) for offset, finding in found])
+            raise ConfigError(str(self.path), [self._problem(offset, one) for offset, one in found])
 
-    def _offset(self, finding: Finding) -> int:
-        if finding.location is None:
-            assert finding.offset is not None
-            return finding.offset
-        return self.offset(finding.location, finding.at_key)
+    def _offset(self, refused: Refused) -> int:
+        return refused.offset if isinstance(refused, Fault) else self.offset(refused.place, refused.at_key)
 
-    def _problem(self, offset: int, finding: Finding) -> Problem:
-        path, got = "", finding.got
-        if finding.location is not None:
-            path = json_path(finding.location)
-            if got is None:
-                with contextlib.suppress(KeyError):  # no value there
-                    got = render(value_at(self.value, finding.location))
-        return Problem(path, finding.message, got, finding.allowed, *self.line_and_column(offset))
+    def _problem(self, offset: int, refused: Refused) -> Problem:
+        path, got = "" if isinstance(refused, Fault) else json_path(refused.place), refused.got
+        if got is None:
+            with contextlib.suppress(KeyError):  # no value there
+                got = render(value_at(self.value, refused.place))
+        return Problem(path, refused.message, got, refused.allowed, *self.line_and_column(offset))
 
 
 def read_document(path: Path) -> Document:
@@ -190,7 +176,7 @@ def read_document(path: Path) -> Document:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = error.object[: error.start].decode()
-        fault = Finding(None, "is not UTF-8 text", hex(error.object[error.start]), offset=len(before))
+        fault = Fault(len(before), "is not UTF-8 text", None, hex(error.object[error.start]))
         Document(path, before, None, (fault,), "").refuse(())
     if not text.strip():
         raise ConfigError(str(path), [Problem("file", "is empty", f"{len(content)} bytes", "one JSON value")])
@@ -205,7 +191,7 @@ _FAULTS: dict[str, tuple[str, str]] = {
 
 def document_of(path: Path, text: str, sha256: str = "") -> Document:
     """Parse a text, under the path that messages show. Raises ``ConfigError`` when it is not JSON."""
-    findings: list[Finding] = []
+    faults: list[Refused] = []
     stripped, value, is_json = text, None, False
     try:
         stripped = strip_comments(text)
@@ -214,16 +200,16 @@ def document_of(path: Path, text: str, sha256: str = "") -> Document:
         except json.JSONDecodeError:
             commas = [match.start() for match in _TRAILING_COMMA.finditer(stripped) if match[0] == ","]
             allowed = "no comma before ] or }"
-            findings = [_fault(stripped, at, "has a comma with nothing after it", allowed) for at in commas]
+            faults = [_fault(stripped, at, "has a comma with nothing after it", allowed) for at in commas]
             stripped = _TRAILING_COMMA.sub(lambda match: " " if match[0] == "," else match[0], stripped)
             value = _load(stripped)
-        value, is_json = _plain(value, (), findings), True
+        value, is_json = _plain(value, (), faults), True
     except json.JSONDecodeError as error:
         other = f"is not JSON: {error.msg[:1].lower()}{error.msg[1:].removesuffix(' at')}", None
-        findings.append(_fault(stripped, error.pos, *_FAULTS.get(error.msg, other)))
+        faults.append(_fault(stripped, error.pos, *_FAULTS.get(error.msg, other)))
     except RecursionError:
-        findings = [_fault(stripped, 0, "is nested too deeply", f"at most {_MAX_DEPTH} levels")]
-    document = Document(path, stripped, value, tuple(findings), sha256)
+        faults = [_fault(stripped, 0, "is nested too deeply", f"at most {_MAX_DEPTH} levels")]
+    document = Document(path, stripped, value, tuple(faults), sha256)
     if not is_json:
         document.refuse(())
     return document
@@ -301,11 +287,11 @@ def value_at(value: Any, location: Location) -> Any:
     return value
 
 
-def _fault(text: str, offset: int, message: str, allowed: str | None = None) -> Finding:
+def _fault(text: str, offset: int, message: str, allowed: str | None = None) -> Fault:
     rest = text[offset : offset + _GOT_CHARACTERS + 1].split("\n", 1)[0].strip()
     end = "the end of the line" if offset < len(text) else "the end of the file"
     got = render(_Verbatim(rest)) if rest else end
-    return Finding(None, message, got, allowed, offset=offset)
+    return Fault(offset, message, allowed, got)
 
 
 class _Verbatim(str):
@@ -320,35 +306,35 @@ class _Pairs(list[tuple[str, Any]]):
     """The members of a JSON object in order, of one that has a key more than once, or one that is no text."""
 
 
-def _plain(raw: Any, location: Location, findings: list[Finding]) -> Any:
-    """The value without `_Pairs`; their problems and those of `_NotANumber` are added to ``findings``.
+def _plain(raw: Any, location: Location, faults: list[Refused]) -> Any:
+    """The value without `_Pairs`; their problems and those of `_NotANumber` are added to ``faults``.
 
     Raises ``RecursionError`` where it is nested too deeply.
     """
     if isinstance(raw, dict | list) and len(location) >= _MAX_DEPTH:
         raise RecursionError
     if isinstance(raw, _NotANumber):
-        findings.append(Finding(location, "is not a number", render(raw), "a finite number", implied=True))
+        faults.append(Refused(_NO_NUMBER, "a finite number", location, render(raw)))
     elif isinstance(raw, dict):
-        return {key: _plain(value, (*location, key), findings) for key, value in raw.items()}
+        return {key: _plain(value, (*location, key), faults) for key, value in raw.items()}
     elif isinstance(raw, _Pairs):
         members: dict[str, Any] = {}
         given: Counter[str] = Counter()
         for key, value in raw:
             place = (*location, Occurrence(key, given[key]))
             if not _is_text(key):
-                findings.append(Finding(place, _NO_TEXT, render(key), _TEXT, at_key=True))
+                faults.append(Refused(_NO_TEXT, _TEXT, place, render(key), at_key=True))
                 continue
             given[key] += 1
-            members[key] = plain = _plain(value, place, findings)
+            members[key] = plain = _plain(value, place, faults)
             if given[key] > 1:
                 got = f"{render(plain)} again"
-                findings.append(Finding(place, "is given more than once", got, "each key once", at_key=True))
+                faults.append(Refused("is given more than once", "each key once", place, got, at_key=True))
         return members
     elif isinstance(raw, list):
-        return [_plain(value, (*location, index), findings) for index, value in enumerate(raw)]
+        return [_plain(value, (*location, index), faults) for index, value in enumerate(raw)]
     elif isinstance(raw, str) and not _is_text(raw):
-        findings.append(Finding(location, _NO_TEXT, render(raw), _TEXT))
+        faults.append(Refused(_NO_TEXT, _TEXT, location, render(raw)))
         return raw.encode(errors="replace").decode()  # its own finding is the one that is reported: see `refuse`
     return raw
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, get_args
 from containernet_env.base import assets
 from containernet_env.base.units import format_duration, format_number
 from containernet_env.config.fields import validate, written, written_value
-from containernet_env.config.reader import Document, Finding, json_path, read_document, value_at
+from containernet_env.config.reader import Document, json_path, read_document, value_at
 from containernet_env.model import kinds
 from containernet_env.model import load_contract as contract
 from containernet_env.model.disruption import (
@@ -396,6 +396,12 @@ class RawBlock(Section):
         named = self.by if isinstance(self.by, dict) else dict.fromkeys(self.by or ())
         return tuple(Sender(who, **({} if own is None else own.changes)) for who, own in named.items())
 
+    def refused(self, key: str, message: str, allowed: str | None = None) -> Refused:
+        """The refusal of a key, at the block itself where that leaves the key out."""
+        if key in self.given:
+            return Refused(message, allowed, (*self.at, key))
+        return Refused(f"its {key} {message}", allowed, self.at)
+
     @property
     def size(self) -> int:
         loads = sum(max(1, len(load.rate)) * len(load.clients) for load in self.load)
@@ -645,7 +651,7 @@ class RawScenarios(Section):
     )
 
 
-def _span_findings(block: RawReading, dataset: Keys, blocks: Iterable[RawBlock]) -> Iterator[Finding]:
+def _span_refusals(block: RawReading, dataset: Keys, blocks: Iterable[RawBlock]) -> Iterator[Refused]:
     """Problems of reads of several keys at once, given the blocks of the file that are good."""
     span = block.spans[0]
     if span == ONE_KEY or (span.keys is None and not span.named):
@@ -654,28 +660,28 @@ def _span_findings(block: RawReading, dataset: Keys, blocks: Iterable[RawBlock])
     place = (*block.at, key)
     if max(block.span_keys, default=0) > dataset.count:
         # The row would claim spans that never were.
-        yield Finding(place, "is more than the data set has", allowed=f"at most dataset.keys, {dataset.count}")
+        yield Refused("is more than the data set has", f"at most dataset.keys, {dataset.count}", place)
         return
     start, end = span.bounds(dataset)
     if not dataset.within(start, end):
         between = f"{dataset.name(0)} to {dataset.name(dataset.count - 1)}"
-        yield Finding(place, "holds no key of the data set", allowed=f"some of its keys, {between}")
+        yield Refused("holds no key of the data set", f"some of its keys, {between}", place)
         return
     if not block.verify:
         return
     prefix = dataset.prefix
     if prefix and not (start.startswith(prefix) and end <= after_prefix(prefix)):
         allowed = f"keys that all start with dataset.keyPrefix, {prefix}, or verify false"
-        yield Finding(place, "reaches beyond the data set, where it is not known what is there", allowed=allowed)
+        yield Refused("reaches beyond the data set, where it is not known what is there", allowed, place)
         return
     writing = next((other for other in blocks if isinstance(other, RawWrite)), None)
     if not prefix and writing is not None:
         message = f"may hold keys beside the data set, which {json_path(writing.at)} writes"
         allowed = "a dataset.keyPrefix, which keeps the data set apart from what is written, or verify false"
-        yield Finding(place, message, allowed=allowed)
+        yield Refused(message, allowed, place)
 
 
-def _unique_findings(block: RawBlock, dataset: Dataset) -> Iterator[Finding]:
+def _unique_refusals(block: RawBlock, dataset: Dataset) -> Iterator[Refused]:
     """Values without room for the name of their writer, where that is needed."""
     if block.type == "read" or not (block.history or (block.type == "mixed" and block.verify)):
         return
@@ -684,7 +690,7 @@ def _unique_findings(block: RawBlock, dataset: Dataset) -> Iterator[Finding]:
     if size < least:
         problem = f"needs unique values, and {size} bytes have no room for the name of their writer"
         what = "a valSize" if block.type == "write" else "a dataset.valSize"
-        yield Finding((*block.at, key), problem, "true", f"{what} of at least {least}, or {key} false")
+        yield Refused(problem, f"{what} of at least {least}, or {key} false", (*block.at, key), "true")
 
 
 _SHIPPED = assets.ROOT / "configs" / "scenarios"
@@ -734,28 +740,28 @@ def load_scenarios(path: Path | str) -> ScenarioSet:
 
 def scenarios_of(document: Document) -> ScenarioSet:
     validated = validate(RawScenarios, document)
-    findings = [*validated.findings]
+    refusals = [*validated.refusals]
     dataset = getattr(validated.value, "dataset", None) if validated.is_good(("dataset",)) else None
     listed = getattr(validated.value, "scenarios", ())
     blocks = [block for block in listed if validated.is_good(block.at)]
     count = sum(block.size for block in blocks)
     if count > MAX_SCENARIOS:
-        findings.append(Finding(("scenarios",), "multiply to too many", f"{count}", f"at most {MAX_SCENARIOS}"))
+        refusals.append(Refused("multiply to too many", f"at most {MAX_SCENARIOS}", ("scenarios",), f"{count}"))
     scenarios: dict[str, Scenario] = {}
     block_of: dict[str, RawBlock] = {}
     for block in blocks:
         if dataset is not None:
             if isinstance(block, RawReading):
-                findings += _span_findings(block, dataset.all_keys, blocks)
-            findings += _unique_findings(block, dataset)
+                refusals += _span_refusals(block, dataset.all_keys, blocks)
+            refusals += _unique_refusals(block, dataset)
         for scenario in _expand(block, dataset or Dataset()) if count <= MAX_SCENARIOS else ():
             if (first := block_of.setdefault(scenario.name, block)) is block and scenario.name not in scenarios:
                 scenarios[scenario.name] = scenario
             else:
                 message = f"repeats a scenario of {json_path(first.at)}"
                 allowed = "each scenario once; --repeat repeats all"
-                findings.append(Finding(block.at, message, scenario.name, allowed))
-    document.refuse(findings)
+                refusals.append(Refused(message, allowed, block.at, scenario.name))
+    document.refuse(refusals)
     assert dataset is not None  # refused otherwise
     return ScenarioSet(document, dataset, tuple(scenarios.values()), block_of)
 

@@ -16,7 +16,6 @@ from containernet_env.base import assets
 from containernet_env.base.units import format_duration
 from containernet_env.config.fields import written
 from containernet_env.config.links import RawDirection, RawHost, without_a_bandwidth
-from containernet_env.config.reader import Finding
 from containernet_env.model import kinds
 from containernet_env.model.config import Config, ways_named
 from containernet_env.model.hints import suggestion
@@ -116,7 +115,7 @@ class Places:
 NO_PLACES = Places()
 
 
-def graph_of(names: tuple[str, ...], links: Mapping[str, int | RawDirection]) -> tuple[Places, list[Finding]]:
+def graph_of(names: tuple[str, ...], links: Mapping[str, int | RawDirection]) -> tuple[Places, list[Refused]]:
     """The switches of a file, joined by links, and their problems.
 
     ``links``: by pair, a one-way delay or an object.
@@ -126,12 +125,12 @@ def graph_of(names: tuple[str, ...], links: Mapping[str, int | RawDirection]) ->
         matrix.take_pair(pair, value, 1)
     found = matrix.links(dict.fromkeys(names, 0))
     matrix.refuse_parts(found, "links between the switches" if not links else None)
-    return Places(names, found, GRAPH), [*dict.fromkeys(matrix.findings)]
+    return Places(names, found, GRAPH), [*dict.fromkeys(matrix.refusals)]
 
 
 def sites_of(
     given: Mapping[str, RawSite], named: Sequence[tuple[Location, str]], rtt: Any
-) -> tuple[Places, list[Finding]]:
+) -> tuple[Places, list[Refused]]:
     """The sites of a file, and their problems.
 
     ``given`` are those with an object, ``named`` those that hosts name, with their places, and ``rtt`` is the value of
@@ -149,7 +148,7 @@ def sites_of(
     rates_bps = {name: given[name].bandwidth if name in given else None for name in names}
     links = matrix.links(delays_ns)
     matrix.refuse_parts(links, "round-trip times between the sites" if rtt is None else None)
-    return Places(names, links, SITES, delays_ns, rates_bps), [*dict.fromkeys(matrix.findings)]
+    return Places(names, links, SITES, delays_ns, rates_bps), [*dict.fromkeys(matrix.refusals)]
 
 
 class _Matrix:
@@ -159,7 +158,7 @@ class _Matrix:
     """
 
     def __init__(self, names: Sequence[str], key: str) -> None:
-        self.findings: list[Finding] = []
+        self.refusals: list[Refused] = []
         self.within_ns: dict[str, int] = {}
         self._names, self._key = names, key
         # One way each, with its place in the file.
@@ -168,7 +167,7 @@ class _Matrix:
     def refuse(
         self, at: Location, message: str, got: str | None = None, allowed: str | None = None, at_key: bool = False
     ) -> None:
-        self.findings.append(Finding(at, message, got, allowed, at_key))
+        self.refusals.append(Refused(message, allowed, at, got, at_key))
 
     def take_pair(self, key: str, value: int | RawDirection, ways: int) -> None:
         """A pair of places, both ways or one; a time for both is that of so many ways."""
@@ -182,7 +181,7 @@ class _Matrix:
         way = value if isinstance(value, RawDirection) else DirectionSpec(value if is_one_way else value // ways)
         if isinstance(way, RawDirection):
             for refused in without_a_bandwidth(way, None):
-                self.refuse((*place, *refused.place), refused.message, allowed=refused.allowed)
+                self.refusals.append(refused.below(place))
             if "uplink" in way.given:
                 self.refuse((*place, "uplink"), "has no effect here", allowed="in the link of a host")
             if "delay" not in way.given:
@@ -233,9 +232,9 @@ class _Matrix:
             directions[link.a][link.b], directions[link.b][link.a] = link.spec.sides
         connected = {self._names[0], *way_to(self._names[0], directions)} if self._names else set()
         apart = next((name for name in self._names if name not in connected), None)
-        if apart is not None and not self.findings and missing is not None:
+        if apart is not None and not self.refusals and missing is not None:
             self.refuse((self._key,), "is missing", allowed=missing)
-        elif apart is not None and not self.findings:
+        elif apart is not None and not self.refusals:
             self.refuse((self._key,), f"has no way from {self._names[0]} to {apart}")
 
     def _left(self, a: str, b: str, of_hosts_ns: int) -> DirectionSpec:
@@ -251,7 +250,7 @@ class _Matrix:
         try:
             return replace(way.spec(None, None) if isinstance(way, RawDirection) else way, delay_ns=delay_ns)
         except Refused as refused:
-            self.refuse((*place, *refused.place), refused.message, refused.got, refused.allowed)
+            self.refusals.append(refused.below(place))
             return DirectionSpec()
 
 

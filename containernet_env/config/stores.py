@@ -207,7 +207,7 @@ class RawStore(Section):
             try:
                 good[name] = kind.flags[name].canonical(value)
             except Refused as refused:
-                yield Refused(refused.message, refused.allowed, ("flags", name))
+                yield refused.below(("flags", name))
         if len(good) == len(self.flags or {}) and (clash := kind.clash(good)) is not None:
             name, message, allowed = clash
             yield Refused(message, allowed, ("flags", name))

@@ -5,6 +5,7 @@ Each axis is known by the keys that it sets, in documents as ``config.writer`` w
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,15 +18,15 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from containernet_env.base.errors import ConfigError
 from containernet_env.base.units import format_duration, format_number, format_size, parse_duration, parse_size
 from containernet_env.config.endpoints import KEY as ENDPOINTS
-from containernet_env.config.fields import Validated, quantity_of, schema_of_key, validate
+from containernet_env.config.fields import Validated, quantity_and_schema, validate
 from containernet_env.config.links import FROM_SWITCH, TO_SWITCH, RawDirection
 from containernet_env.config.reader import (
     Document,
-    Finding,
     document_of,
     json_text,
     read_document,
     render,
+    value_at,
 )
 from containernet_env.config.scenarios import BLOCKS, RawData, RawLoad
 from containernet_env.config.stores import DEFAULT_KIND, section_of
@@ -39,6 +40,7 @@ from containernet_env.model.kinds import (
     Listed,
     Location,
     Quantity,
+    Refused,
     Section,
     integer,
     keyed,
@@ -80,31 +82,26 @@ class Axis:
     host: str | None = None
 
 
-def _in_link(key: str) -> tuple[Location, ...]:
-    sides = (TO_SWITCH,) if key == "uplink" else (TO_SWITCH, FROM_SWITCH)
-    return tuple(("link", side, key) for side in sides)
-
-
+# The keys of a direction of a link, by their axes.
+_OF_LINK: Mapping[str, str] = {
+    "link_delay": "delay",
+    **{key: key for key in keys_of(RawDirection) if key not in ("delay", "seed")},
+}
 # Where a host has its keys. The writer has delay and bandwidth in ``link`` alone.
 _HOST: Mapping[str, tuple[Location, ...]] = {
-    "link_delay": _in_link("delay"),
-    **{key: _in_link(key) for key in keys_of(RawDirection) if key not in ("delay", "seed")},
+    **{axis: (("link", TO_SWITCH, key), ("link", FROM_SWITCH, key)) for axis, key in _OF_LINK.items()},
+    "uplink": (("link", TO_SWITCH, "uplink"),),
     **{key: ((key,),) for key in ("cpus", "mem", *_PLACES)},
 }
 DATASET_KEYS = "dataset.keys"
 # A load has one of these: the one that is set takes the place of the others.
 _LENGTHS = ("total", "duration", "search")
-# Where a link between switches has them, under each of its directions.
-_BETWEEN: Mapping[str, str] = {
-    "link_delay": "delay",
-    **{key: key for key in keys_of(RawDirection) if key not in ("delay", "seed", "uplink")},
-}
 _HOST_AXIS = re.compile(rf"({NAME_PATTERN}(?:-{NAME_PATTERN})?)\.({'|'.join(_HOST)})")
 
 
 def _keys_of(level: Level, model: type, *but: str) -> dict[str, Axis]:
     keys = [key for key in keys_of(model) if key not in but]
-    return {key: Axis(key, level, key, quantity_of(model, key), schema_of_key(model, key)) for key in keys}
+    return {key: Axis(key, level, key, *quantity_and_schema(model, key)) for key in keys}
 
 
 _OF_HOST = {key: axis for model in (RawDirection, RawNode) for key, axis in _keys_of("topology", model).items()}
@@ -122,7 +119,7 @@ AXES: Mapping[str, Axis] = {
         *_SETTINGS.values(),
         Axis(STORE, "topology", STORE, None, {}),
         *(_LOAD | _SIZES | _BLOCK).values(),
-        Axis(DATASET_KEYS, "scenario", "keys", "count", schema_of_key(Dataset, "keys"), "dataset"),
+        Axis(DATASET_KEYS, "scenario", "keys", *quantity_and_schema(Dataset, "keys"), "dataset"),
     )
 }
 """Every axis by its name, but for those of one member or link (``etcd2.cpus``, ``eu-us.loss``); see `axis_of`."""
@@ -200,9 +197,9 @@ def _places(document: Mapping[str, Any], axis: Axis) -> list[Location]:
     if axis.key in _SETTINGS:
         return [(section_of(document), axis.key)]
     if directions := _between(document).get(axis.host or ""):
-        if axis.key not in _BETWEEN:
+        if axis.key not in _OF_LINK or axis.key == "uplink":
             raise NotThereError(f"{axis.host} is a link between switches, which has no {axis.key}")
-        return [(*direction, _BETWEEN[axis.key]) for direction in directions]
+        return [(*direction, _OF_LINK[axis.key]) for direction in directions]
     return [(*host, *steps) for host in _hosts(document, axis.host) for steps in _HOST[axis.key]]
 
 
@@ -292,12 +289,9 @@ def _leave_out_others(block: dict[str, Any], key: str) -> None:
 
 
 def _get(document: Mapping[str, Any], place: Location) -> Any:
-    value: Any = document
-    for step in place:
-        if isinstance(value, dict) and step not in value:
-            return None
-        value = value[step]
-    return value
+    with contextlib.suppress(KeyError):
+        return value_at(document, place)
+    return None
 
 
 def _put(document: dict[str, Any], place: Location, value: Any) -> None:
@@ -505,9 +499,9 @@ class SweepFile:
             ):
                 yield point
 
-    def refuse(self, findings: Sequence[Finding]) -> None:
-        """Raise ``ConfigError`` with these findings, if any; places in a generated text have no lines."""
-        _refuse(self.document, findings)
+    def refuse(self, refusals: Sequence[Refused]) -> None:
+        """Raise ``ConfigError`` with these refusals, if any; places in a generated text have no lines."""
+        _refuse(self.document, refusals)
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -548,7 +542,7 @@ def load_sweep(path: Path | str, settings: Sequence[str] = (), quick: bool = Fal
 
 def _checked(document: Document) -> RawSweep:
     validated: Validated[RawSweep] = validate(RawSweep, document)
-    _refuse(document, [*validated.findings, *_axes_findings(document.value)])
+    _refuse(document, [*validated.refusals, *_axes_refusals(document.value)])
     return validated.value
 
 
@@ -566,9 +560,9 @@ def _written(path: Path, value: Any) -> Document:
     return document_of(path, json_text(value))
 
 
-def _refuse(document: Document, findings: Sequence[Finding]) -> None:
+def _refuse(document: Document, refusals: Sequence[Refused]) -> None:
     try:
-        document.refuse(findings)
+        document.refuse(refusals)
     except ConfigError as error:
         if document.sha256:
             raise
@@ -586,18 +580,18 @@ def _with_settings(document: Document, settings: Sequence[str]) -> Document:
     if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
         return document  # refused as it is
     entries = [dict(entry) for entry in listed]
-    findings = []
+    refusals = []
     given: dict[str, Any] = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
         name, text = axis_name(name.strip()), text.strip()
         if not equals or not name or not text:
-            findings.append(Finding((), "--set is not NAME=VALUES", render(setting), "such as link_delay=1ms,3ms,10ms"))
+            refusals.append(Refused("--set is not NAME=VALUES", "such as link_delay=1ms,3ms,10ms", (), render(setting)))
         elif name in given:
-            findings.append(Finding((), f"--set names {name} twice", render(setting), "each axis once"))
+            refusals.append(Refused(f"--set names {name} twice", "each axis once", (), render(setting)))
         else:
             given[name] = _values(text)
-    _refuse(replace(document, sha256=""), findings)
+    _refuse(replace(document, sha256=""), refusals)
     for entry in entries:
         for name in [*entry]:
             if name in given:
@@ -622,7 +616,7 @@ def _value(text: str) -> Any:
     except ConfigError:
         return text
     value = document.value
-    return text if document.findings or isinstance(value, list | dict | str) or value is None else value
+    return text if document.faults or isinstance(value, list | dict | str) or value is None else value
 
 
 def _objects(value: Mapping[str, Any], at: Location, key: str) -> Iterator[tuple[Location, dict[str, Any]]]:
@@ -633,15 +627,15 @@ def _objects(value: Mapping[str, Any], at: Location, key: str) -> Iterator[tuple
             yield (*at, key, index), entry
 
 
-def _axes_findings(value: Mapping[str, Any]) -> Iterator[Finding]:
+def _axes_refusals(value: Mapping[str, Any]) -> Iterator[Refused]:
     """Problems of axes and exclusions of a raw document, in both of its forms."""
     axes = _Axes(value, ())
-    yield from (*axes.findings, *_exclude_findings(value, (), axes.values))
+    yield from (*axes.refusals, *_exclude_refusals(value, (), axes.values))
     if isinstance(quick := value.get("quick"), dict):
         if "axes" in quick:
             axes = _Axes(quick, ("quick",))
-            yield from axes.findings
-        yield from _exclude_findings(quick, ("quick",), axes.values)
+            yield from axes.refusals
+        yield from _exclude_refusals(quick, ("quick",), axes.values)
 
 
 class _Axes:
@@ -651,7 +645,7 @@ class _Axes:
     """
 
     def __init__(self, value: Mapping[str, Any], at: Location) -> None:
-        self.findings: list[Finding] = []
+        self.refusals: list[Refused] = []
         self.values: dict[str, list[Any]] = {}
         self._places: dict[str, Location] = {}
         self.dimensions = [self._dimension(place, entry) for place, entry in _objects(value, at, "axes")]
@@ -661,7 +655,7 @@ class _Axes:
             self._check_ratio(axis, ratio, following)
 
     def _find(self, place: Location, message: str, allowed: str, got: str | None = None, at_key: bool = False) -> None:
-        self.findings.append(Finding(place, message, got, allowed, at_key))
+        self.refusals.append(Refused(message, allowed, place, got, at_key))
 
     def _dimension(self, place: Location, entry: Mapping[str, Any]) -> Dimension:
         if not entry:
@@ -672,7 +666,7 @@ class _Axes:
         for name, given in entry.items():
             at, axis = (*place, name), axis_of(name)
             if axis is None:
-                self.findings.append(_unknown(at, name))
+                self.refusals.append(_unknown(at, name))
             elif name in self._places:
                 self._find(at, "is an axis already", "each axis once", at_key=True)
             else:
@@ -717,7 +711,7 @@ class _Axes:
         place, other = self._places[axis.name], axis_of(ratio.of)
         if other is None:
             message = f"is a ratio of {ratio.of}, which is no axis"
-            self.findings.append(replace(_unknown(place, ratio.of), message=message, at_key=False))
+            self.refusals.append(replace(_unknown(place, ratio.of), message=message, at_key=False))
         elif ratio.of in following:
             self._find(place, f"is a ratio of {ratio.of}, which is one itself", "one of values")
         elif _kind(other) is None or _kind(other) != _kind(axis):
@@ -727,13 +721,13 @@ class _Axes:
             self._find(place, f"cannot follow from {ratio.of}", f"{ratio.of} as an axis: each scenario has its own")
 
 
-def _unknown(place: Location, name: str) -> Finding:
+def _unknown(place: Location, name: str) -> Refused:
     names = [item for item in AXES if "." not in item]
     called = axis_name(name)
     meant = f'"{called}"' if called != name else hints.closest_key(name, names) or closest(name, names)
     hint = f", did you mean {meant}?" if meant else ""
     allowed = f"{', '.join(names)}, or MEMBER.KEY such as etcd1.cpus, client.cpus"
-    return Finding(place, f"is not an axis{hint}", allowed=allowed, at_key=True)
+    return Refused(f"is not an axis{hint}", allowed, place, at_key=True)
 
 
 def _ratio(axis: Axis, given: Any) -> Ratio:
@@ -753,17 +747,17 @@ def _kind(axis: Axis) -> str | None:
     return None if axis.quantity is None else kinds.get(axis.quantity, axis.quantity)
 
 
-def _exclude_findings(value: Mapping[str, Any], at: Location, known: Mapping[str, Sequence[Any]]) -> Iterator[Finding]:
+def _exclude_refusals(value: Mapping[str, Any], at: Location, known: Mapping[str, Sequence[Any]]) -> Iterator[Refused]:
     for place, entry in _objects(value, at, "exclude"):
         if not entry:
-            yield Finding(place, "is empty: it would exclude everything", "{}", "an axis and its value")
+            yield Refused("is empty: it would exclude everything", "an axis and its value", place, "{}")
         for name, item in entry.items():
             if name not in known:
                 allowed = f"an axis of this sweep with values: {', '.join(known) or 'it has none'}"
-                yield Finding((*place, name), "is no axis of this sweep", allowed=allowed, at_key=True)
+                yield Refused("is no axis of this sweep", allowed, (*place, name), at_key=True)
             elif _plain(name, item) not in [_plain(name, other) for other in known[name]]:
                 allowed = f"one of {', '.join(map(render, known[name][:20]))}"
-                yield Finding((*place, name), "is none of the axis's values", allowed=allowed)
+                yield Refused("is none of the axis's values", allowed, (*place, name))
 
 
 def shown(value: Any) -> str:

@@ -15,7 +15,7 @@ from containernet_env.config.endpoints import KEY as ENDPOINTS
 from containernet_env.config.endpoints import config_of_endpoints
 from containernet_env.config.fields import Validated, validate
 from containernet_env.config.links import BANDWIDTH, LINK_DELAY, RawHost
-from containernet_env.config.reader import Document, Finding, json_path, read_document
+from containernet_env.config.reader import Document, json_path, read_document
 from containernet_env.config.sites import (
     GRAPH,
     LINKS,
@@ -296,25 +296,25 @@ def config_of(document: Document) -> Config:
     path, value = document.path, document.value
     if isinstance(value, dict) and ENDPOINTS in value:
         return config_of_endpoints(document)
-    raw, findings = OBJECT_FORM(nodes=()), []
+    raw, refusals = OBJECT_FORM(nodes=()), []
     if isinstance(value, list):
         listed = validate(LIST_FORM, document)
-        raw, findings = OBJECT_FORM(nodes=listed.value or ()), listed.findings
+        raw, refusals = OBJECT_FORM(nodes=listed.value or ()), listed.refusals
     elif isinstance(value, dict):
         validated = validate(OBJECT_FORM, document)
-        raw, findings = validated.value, [*validated.findings, *_timing_findings(validated)]
-        findings += _lack_findings(raw.kind, value.get(raw.kind.section))
+        raw, refusals = validated.value, [*validated.refusals, *_timing_refusals(validated)]
+        refusals += _lack_refusals(raw.kind, value.get(raw.kind.section))
     else:
         allowed = "a list of nodes, or an object with the key nodes or endpoints"
-        findings.append(Finding((), "is not a config", allowed=allowed))
+        refusals.append(Refused("is not a config", allowed, ()))
     network = raw.network
-    findings += [*_repeated([*raw.names, *raw.client_names], "name"), *_repeated(raw.addresses, "address")]
-    findings += _leader_findings(raw)
-    places, of_places = _places(raw) if not findings else (NO_PLACES, [])
-    findings += of_places
+    refusals += [*_repeated([*raw.names, *raw.client_names], "name"), *_repeated(raw.addresses, "address")]
+    refusals += _leader_refusals(raw)
+    places, of_places = _places(raw) if not refusals else (NO_PLACES, [])
+    refusals += of_places
     if network is not None:
-        findings += _network_findings(raw, network)
-    document.refuse(findings)
+        refusals += _network_refusals(raw, network)
+    document.refuse(refusals)
     assert network is not None  # refused otherwise
     lowest, highest = raw.free_addresses(network), raw.free_addresses(network, -1)
     names = [name for _, name in raw.names]
@@ -348,7 +348,7 @@ def _node(name: str, raw: RawNode | RawClient, ip: IPv4Address, places: Places =
     return Node(name, ip, raw.memory_bytes, raw.cpus, raw.link_spec(*places.link_of(raw)), **at)
 
 
-def _places(raw: RawConfig) -> tuple[Places, list[Finding]]:
+def _places(raw: RawConfig) -> tuple[Places, list[Refused]]:
     """The sites or switches, and their problems."""
     nodes = getattr(raw, "nodes", ())
     hosts = [*nodes, *raw.loading]
@@ -359,30 +359,28 @@ def _places(raw: RawConfig) -> tuple[Places, list[Finding]]:
         ]
         for keys in (SITES, GRAPH)
     }
-    places, findings = NO_PLACES, list[Finding]()
+    places, refusals = NO_PLACES, list[Refused]()
     if all(given.values()):
         allowed = "sites with rtt, or switches with links"
-        return places, [Finding(given[GRAPH][0], "is given beside sites", allowed=allowed, at_key=True)]
+        return places, [Refused("is given beside sites", allowed, given[GRAPH][0], at_key=True)]
     if given[GRAPH]:
-        places, findings = _graph(raw, hosts)
+        places, refusals = _graph(raw, hosts)
     elif given[SITES]:
         of_hosts = [((*host.at, "site"), host.site) for host in hosts if getattr(host, "site", None) is not None]
-        places, findings = sites_of(raw.sites or {}, of_hosts, raw.rtt)
-    if raw.reroute and not findings and len(places.links) < max(1, len(places.names)):
+        places, refusals = sites_of(raw.sites or {}, of_hosts, raw.rtt)
+    if raw.reroute and not refusals and len(places.links) < max(1, len(places.names)):
         message = "has no effect: where a link goes down, there is no other way"
-        findings.append(Finding(("reroute",), message, allowed="links between switches that close a loop"))
+        refusals.append(Refused(message, "links between switches that close a loop", ("reroute",)))
     if not any(given.values()):
-        return places, findings
+        return places, refusals
     of_places, of_links, of_host = places.keys
     allowed = ", ".join(places.names) or f"the name of a {of_host}"
-    findings += [
-        Finding((*host.at, of_host), "is missing", allowed=allowed) for host in nodes if of_host not in host.given
-    ]
+    refusals += [Refused("is missing", allowed, (*host.at, of_host)) for host in nodes if of_host not in host.given]
     named = [((of_places, name if places.keys == SITES else at), name) for at, name in enumerate(places.names)]
-    findings += _repeated([*named, *raw.names, *raw.client_names], "name")
+    refusals += _repeated([*named, *raw.names, *raw.client_names], "name")
     for host in hosts:
         problems = host.link_problems(*places.link_of(host)) if places.of(host) in places.delays_ns else ()
-        findings += [Finding((*host.at, *one.place), one.message, one.got, one.allowed) for one in problems]
+        refusals += [one.below(host.at) for one in problems]
     # The link emulator, the plan and events know links by their names, and events members, too.
     names = [*raw.names, *raw.client_names]
     own = [
@@ -390,23 +388,23 @@ def _places(raw: RawConfig) -> tuple[Places, list[Finding]]:
         for (place, name), host in zip(names, (*raw.members, *raw.loading), strict=True)
     ]
     links = [((of_links,), f"{link.a}-{link.b}") for link in places.links]
-    findings += _repeated([*links, *own, *names], "name of the link")
-    return places, [*dict.fromkeys(findings)]
+    refusals += _repeated([*links, *own, *names], "name of the link")
+    return places, [*dict.fromkeys(refusals)]
 
 
-def _graph(raw: RawConfig, hosts: Sequence[RawNode | RawClient]) -> tuple[Places, list[Finding]]:
+def _graph(raw: RawConfig, hosts: Sequence[RawNode | RawClient]) -> tuple[Places, list[Refused]]:
     """The switches, and the problems of them and of those that hosts name."""
     if not raw.switches:
-        return Places(keys=GRAPH), [Finding(("switches",), "is missing", allowed="the names of all switches")]
-    places, findings = graph_of(raw.switches, raw.links or {})
+        return Places(keys=GRAPH), [Refused("is missing", "the names of all switches", ("switches",))]
+    places, refusals = graph_of(raw.switches, raw.links or {})
     for host in hosts:
         if host.switch is not None and host.switch not in places.names:
             message = f"is not one of the switches{suggestion(host.switch, [*places.names])}"
-            findings.append(Finding((*host.at, "switch"), message, f'"{host.switch}"', ", ".join(places.names)))
-    return places, findings
+            refusals.append(Refused(message, ", ".join(places.names), (*host.at, "switch"), f'"{host.switch}"'))
+    return places, refusals
 
 
-def _leader_findings(raw: RawConfig) -> Iterator[Finding]:
+def _leader_refusals(raw: RawConfig) -> Iterator[Refused]:
     """Whether the leader is one of the nodes, where all of them have good names."""
     leader = getattr(getattr(raw, raw.kind.section, None), "leader", None)
     names = [name for _, name in raw.names]
@@ -414,17 +412,17 @@ def _leader_findings(raw: RawConfig) -> Iterator[Finding]:
         near = nearest(leader, names)
         meant = f', did you mean "{near}"?' if near is not None else ""
         place = (raw.kind.section, "leader")
-        yield Finding(place, f"is not the name of a node{meant}", allowed=", ".join(names))
+        yield Refused(f"is not the name of a node{meant}", ", ".join(names), place)
 
 
-def _lack_findings(store: type[Store], settings: Any) -> Iterator[Finding]:
+def _lack_refusals(store: type[Store], settings: Any) -> Iterator[Refused]:
     for key, given in settings.items() if isinstance(settings, dict) else ():
         if (reason := store.lacks.get(key)) is not None and given is not False:
             message = f"cannot be had: {store.title} {reason}"
-            yield Finding((store.section, key), message, allowed=f"no {key}", at_key=True)
+            yield Refused(message, f"no {key}", (store.section, key), at_key=True)
 
 
-def _timing_findings(validated: Validated[RawConfig]) -> Iterator[Finding]:
+def _timing_refusals(validated: Validated[RawConfig]) -> Iterator[Refused]:
     """Whether the store takes its timing, which may follow from the RTTs between members: those that are good."""
     raw = validated.value
     section = raw.kind.section
@@ -440,37 +438,37 @@ def _timing_findings(validated: Validated[RawConfig]) -> Iterator[Finding]:
     yield from _timing_problems(config, section)
 
 
-def _timing_problems(config: Config, section: str) -> Iterator[Finding]:
+def _timing_problems(config: Config, section: str) -> Iterator[Refused]:
     try:
         store_of(config).timing(config, network_of(config, queues=False).largest_member_rtt())
     except ConfigError as error:
         for problem in error.problems:
-            yield Finding((section, "election_timeout"), problem.message, problem.got, problem.allowed)
+            yield Refused(problem.message, problem.allowed, (section, "election_timeout"), problem.got)
 
 
-def _network_findings(raw: RawConfig, network: IPv4Network) -> Iterator[Finding]:
+def _network_refusals(raw: RawConfig, network: IPv4Network) -> Iterator[Refused]:
     """Addresses outside the subnet, no room for the client."""
     ends = {network.network_address: "network", network.broadcast_address: "broadcast"}
     source = "" if "subnet" in raw.given else " (the /24 of the first address)"
     for location, ip in raw.addresses:
         if ip not in network:
-            yield Finding(location, "is outside the subnet", f'"{ip}"', f"an address in {network}{source}")
+            yield Refused("is outside the subnet", f"an address in {network}{source}", location, f'"{ip}"')
         elif ip in ends:
             allowed = f"{network.network_address + 1} to {network.broadcast_address - 1}"
-            yield Finding(location, f"is the {ends[ip]} address of {network}", f'"{ip}"', allowed)
+            yield Refused(f"is the {ends[ip]} address of {network}", allowed, location, f'"{ip}"')
     wanted = sum(getattr(node, "ip", node) is None for node in raw.members)
     wanted += sum("ip" not in client.given for client in raw.loading)
     if len([*islice(raw.free_addresses(network), wanted)]) < wanted:
         whom = "the client" if wanted == 1 else f"{wanted} hosts"
-        yield Finding(("subnet",), f"has no address left for {whom}", f'"{network}"', kinds.SUBNET.form)
+        yield Refused(f"has no address left for {whom}", kinds.SUBNET.form, ("subnet",), f'"{network}"')
     if len(raw.members) > kinds.MAX_NODES:
-        yield Finding(("nodes",), "are too many", f"{len(raw.members)} members", f"at most {kinds.MAX_NODES}")
+        yield Refused("are too many", f"at most {kinds.MAX_NODES}", ("nodes",), f"{len(raw.members)} members")
 
 
-def _repeated(found: Sequence[tuple[Location, object]], what: str) -> Iterator[Finding]:
+def _repeated(found: Sequence[tuple[Location, object]], what: str) -> Iterator[Refused]:
     first_at: dict[object, Location] = {}
     for location, value in found:
         if value in first_at:
             other = json_path(first_at[value])
-            yield Finding(location, f"repeats the {what} at {other}", f'"{value}"', f"each {what} once")
+            yield Refused(f"repeats the {what} at {other}", f"each {what} once", location, f'"{value}"')
         first_at.setdefault(value, location)

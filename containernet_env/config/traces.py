@@ -268,7 +268,7 @@ class RawTraces(Section):
             try:
                 _read(of, raw)
             except RefusedTrace as refused:
-                yield from (Refused(one.message, one.allowed, (of,), one.got) for one in refused.problems)
+                yield from (one.below((of,)) for one in refused.problems)
 
     @property
     def traces(self) -> Traces:

@@ -62,9 +62,9 @@ def of_file(key: str, value: Any, where: str) -> dict[str, Any]:
     if value is None or isinstance(value, CoDel):
         return {known.attribute: known.default if value is None else value}
     read = validate(known.form, Document(Path(), "", value, (), ""))
-    for finding in read.findings:
-        name = ".".join((key, *map(str, finding.location or ())))
-        raise UsageError(f"{where}: {name} {finding.message}, got {value!r}; allowed: {finding.allowed}")
+    for refused in read.refusals:
+        name = ".".join((key, *map(str, refused.place)))
+        raise UsageError(f"{where}: {name} {refused.message}, got {value!r}; allowed: {refused.allowed}")
     return {known.attribute: read.value}
 
 

@@ -95,7 +95,7 @@ class _Scale:
             own = {key: name if self._kind(name) else str(key) for key in value}
             return {key: self.of(item, own[key]) for key, item in value.items()}
         if name == "buckets":  # pairs of an edge, in ns or in seconds, and a count
-            return type(value)(type(pair)((self._edge(pair[0]), pair[1])) for pair in value)
+            return type(value)(type(pair)((self.of(pair[0], "_ns"), pair[1])) for pair in value)
         if isinstance(value, list | tuple):
             return type(value)(self.of(item, name) for item in value)
         if name == "histogram" and isinstance(value, str):
@@ -103,9 +103,6 @@ class _Scale:
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
             return value
         return self._number(value, name)
-
-    def _edge(self, edge: float | None) -> Any:
-        return self.of(edge, "_ns" if isinstance(edge, int) else "_s")
 
     def _of_fields(self, value: Any) -> Any:
         made = [item.name for item in fields(value) if item.init]

@@ -69,23 +69,41 @@ Location = tuple[str | int, ...]
 """Keys and list indices from the top of a document to a value."""
 
 
+@dataclass(init=False, unsafe_hash=True)
 class Refused(ValueError):
     """A value, or a combination of values, that is refused: why, and what is allowed.
 
-    ``key`` leads from the object that is checked to the value; ``got`` describes it otherwise. ``at_key``: the key is
-    wrong, not its value.
+    ``place`` leads to the value from the object that is checked, or from the top of the document. ``got`` is the value
+    at its place unless given otherwise. ``at_key``: the key is wrong, not its value.
     """
 
+    message: str
+    allowed: str | None
+    place: Location
+    got: str | None
+    at_key: bool
+
     def __init__(
-        self, message: str, allowed: str | None, key: str | Location = (), got: str | None = None, at_key: bool = False
+        self,
+        message: str,
+        allowed: str | None,
+        place: str | Location = (),
+        got: str | None = None,
+        at_key: bool = False,
     ) -> None:
         self.message, self.allowed, self.got, self.at_key = message, allowed, got, at_key
-        self.place: Location = (key,) if isinstance(key, str) else key
-        super().__init__(f"{'.'.join(map(str, self.place))} {message}; allowed: {allowed}".lstrip())
+        self.place = (place,) if isinstance(place, str) else place
+
+    def __str__(self) -> str:
+        return f"{'.'.join(map(str, self.place))} {self.message}; allowed: {self.allowed}".lstrip()
+
+    def below(self, at: Location) -> Refused:
+        """The same, seen from where ``at`` leads to the object."""
+        return Refused(self.message, self.allowed, (*at, *self.place), self.got, self.at_key)
 
 
-def refuse(message: str, allowed: str | None, key: str | Location = ()) -> NoReturn:
-    raise Refused(message, allowed, key)
+def refuse(message: str, allowed: str | None, place: str | Location = ()) -> NoReturn:
+    raise Refused(message, allowed, place)
 
 
 Rule = Callable[[Any], Iterable[Refused] | None]

@@ -18,7 +18,7 @@ KEYS = st.text(alphabet='ab"\\/*,:{}[] \näß', max_size=5) | st.text(max_size=5
 def parsed(text):
     """A text in which nothing is wrong."""
     found = document_of(Path(), text)
-    assert not found.findings
+    assert not found.faults
     return found
 
 
@@ -53,7 +53,7 @@ def test_the_earlier_one_of_a_key_given_twice_has_its_own_place():
     text = '{"a": {"b": 1},\n "a": 5, "a": [1,\n 2]}'
     found = document_of(Path(), text)
     assert found.value == {"a": [1, 2]}
-    assert [found.line_and_column(found.offset(f.location, f.at_key)) for f in found.findings] == [(2, 2), (2, 10)]
+    assert [found.line_and_column(found.offset(f.place, f.at_key)) for f in found.faults] == [(2, 2), (2, 10)]
     places = {("a", 1): (3, 2), ("a", 7, "c"): (2, 15), ("x", "y"): (1, 1)}
     assert {at: found.line_and_column(found.offset(at)) for at in places} == places
 

@@ -12,7 +12,7 @@ from typing import Any
 from containernet_env.base.errors import ConfigError, UsageError
 from containernet_env.config import sweeps
 from containernet_env.config.plan import AUTO, Plan, cell_hash, config_hash, select
-from containernet_env.config.reader import Finding, document_of, json_path, render
+from containernet_env.config.reader import document_of, json_path, render
 from containernet_env.config.scenarios import (
     DEFAULT_SCENARIOS,
     QUICK_SCENARIOS,
@@ -24,7 +24,7 @@ from containernet_env.config.sweeps import Axis, Level, NotThereError, Point, Ra
 from containernet_env.config.topologies import config_of, load_config
 from containernet_env.config.writer import file_text, scenarios_text, scenarios_values, topology_values
 from containernet_env.model.config import Config
-from containernet_env.model.kinds import Location
+from containernet_env.model.kinds import Location, Refused
 from containernet_env.model.link import SEED_MAX
 from containernet_env.model.scenario import MAX_SCENARIOS, Dataset, Scenario
 from containernet_env.runs.prepare import prepare
@@ -55,18 +55,18 @@ def expand(
     count = len(scenarios) * math.prod(len(dimension.points) for dimension in sweep.dimensions)
     if count > MAX_CELLS:
         got = f"{count:,} with {len(scenarios)} scenarios"
-        sweep.refuse([Finding(sweep.axes_at, "multiply to too many cells", got, f"at most {MAX_CELLS:,}")])
+        sweep.refuse([Refused("multiply to too many cells", f"at most {MAX_CELLS:,}", sweep.axes_at, got)])
     points = [*sweep.points()]
     if not points:
-        sweep.refuse([Finding(sweep.exclude_at, "leaves nothing to measure")])
+        sweep.refuse([Refused("leaves nothing to measure", None, sweep.exclude_at)])
     expander = _Expander(sweep, base, scenario_set, scenarios)
     found = [combination for point in points for combination in expander.combinations(point)]
-    sweep.refuse(expander.findings)
+    sweep.refuse(expander.refusals)
     return found
 
 
 class _Expander:
-    """Reads each different topology and scenario once; refusals become findings at the values of the sweep's file."""
+    """Reads each different topology and scenario once; refusals are shown at the values of the sweep's file."""
 
     def __init__(
         self, sweep: SweepFile, base: Config, scenario_set: ScenarioSet, scenarios: Sequence[Scenario]
@@ -81,13 +81,13 @@ class _Expander:
         self._places = {name: place for item in sweep.dimensions for name, place in item.places.items()}
         self._unused = {axis.name for axis in (*self._axes, *(axis for axis, _ in self._ratios))}
         self._read: dict[str, Any] = {}
-        self._found: dict[Any, Finding] = {}
+        self._found: dict[Any, Refused] = {}
 
     @property
-    def findings(self) -> list[Finding]:
+    def refusals(self) -> list[Refused]:
         """The refusals, each once."""
         lost = [
-            Finding(self._places[name], "is about nothing that is measured", None, "a key of a scenario that is", True)
+            Refused("is about nothing that is measured", "a key of a scenario that is", self._places[name], at_key=True)
             for name in sorted(self._unused)
         ]
         return [*self._found.values(), *lost]
@@ -159,9 +159,9 @@ class _Expander:
             except NotThereError as error:
                 is_ours = self._base.external is None
                 allowed = "a member of the topology, or client" if is_ours else "axes of loads, such as clients"
-                self._refuse(Finding(self._places[axis.name], str(error), None, allowed, at_key=True))
+                self._refuse(Refused(str(error), allowed, self._places[axis.name], at_key=True))
             except ValueError as error:
-                self._refuse(Finding(self._place(axis, point), "is out of range", render(value), str(error)))
+                self._refuse(Refused("is out of range", str(error), self._place(axis, point), render(value)))
         return places
 
     def _ratio_value(self, axis: Axis, ratio: Ratio, point: Point, document: dict[str, Any], topology: Any) -> Any:
@@ -175,7 +175,7 @@ class _Expander:
             return sweeps.text_of_number(axis.quantity, sweeps.number_of(other.quantity, held) * ratio.times)
         except (ValueError, TypeError, ArithmeticError) as error:
             message, allowed = f"cannot follow from {ratio.of}: {error}", f"a ratio of a {other.quantity}"
-            self._refuse(Finding(self._places[axis.name], message, sweeps.shown(None), allowed))
+            self._refuse(Refused(message, allowed, self._places[axis.name], sweeps.shown(None)))
             return None
 
     def _refuse_all(self, error: ConfigError, places: Mapping[str, Sequence[Location]], point: Point) -> None:
@@ -187,18 +187,18 @@ class _Expander:
             if causes:
                 axis = sweeps.axis_of(causes[-1])
                 assert axis is not None
-                self._refuse(Finding(self._place(axis, point), problem.message, problem.got, problem.allowed))
+                self._refuse(Refused(problem.message, problem.allowed, self._place(axis, point), problem.got))
             else:
                 values = ", ".join(f"{name}={sweeps.shown(value)}" for name, (value, _) in point.items())
                 message = f"with {values}: {error.file}, {problem.path} {problem.message}"
-                self._refuse(Finding(self._sweep.axes_at, message, problem.got, problem.allowed))
+                self._refuse(Refused(message, problem.allowed, self._sweep.axes_at, problem.got))
 
     def _place(self, axis: Axis, point: Point) -> Location:
         """Where the sweep has the value of an axis."""
         return point[axis.name].place if axis.name in point else self._places[axis.name]
 
-    def _refuse(self, finding: Finding) -> None:
-        self._found.setdefault((finding.location, finding.message, finding.allowed), finding)
+    def _refuse(self, refused: Refused) -> None:
+        self._found.setdefault((refused.place, refused.message, refused.allowed), refused)
 
 
 def _has(document: dict[str, Any], axis: Axis) -> bool:
