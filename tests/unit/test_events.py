@@ -15,10 +15,10 @@ from containernet_env.base.errors import ConfigError
 from containernet_env.config.plan import scenario_hash
 from containernet_env.config.reader import json_path
 from containernet_env.config.scenarios import EVENTS_MAX, load_scenarios
-from containernet_env.config.writer import scenarios_text
 from containernet_env.model.disruption import name_of
 from containernet_env.results.run_directory import RunDirectory
 from tests.unit import blocks
+from tests.unit.test_config import comes_back
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
@@ -73,11 +73,8 @@ FREEZE = {"at": "5s", "freeze": "followers"}
 
 
 def test_every_kind_is_read_and_comes_back(tmp_path: Path) -> None:
-    found = load_scenarios(file_of(tmp_path, *(given for given, _ in (*KINDS, *BY_SITE))))
-    (scenario,) = found.scenarios
+    (scenario,) = comes_back(tmp_path, file_of(tmp_path, *(given for given, _ in (*KINDS, *BY_SITE)))).scenarios
     assert [event.text for event in scenario.events] == [text for _, text in (*KINDS, *BY_SITE)]
-    (tmp_path / "again.json").write_text(scenarios_text(found.dataset, found.scenarios))
-    assert load_scenarios(tmp_path / "again.json").scenarios == found.scenarios
 
 
 def test_names_say_which_events_and_do_not_grow_for_ever(tmp_path: Path) -> None:
