@@ -55,8 +55,6 @@ from containernet_env.model.topology import (
     RttExpectation,
     Topology,
     frames_of,
-    has_jitter,
-    has_traces,
     network_of,
 )
 from containernet_env.stores.http_service import MOST_KEYS
@@ -105,7 +103,7 @@ class Estimator:
         }
         self._quorum_s = {leader: self._rtt_of_quorum_s(leader) for leader in self._members}
         self._known_ways: dict[tuple[str, str, str | None, bool, bool], list[float]] = {}
-        self._varies = has_jitter(topology) or has_traces(topology)
+        self._varies = any(side.jitter or side.trace for link in topology.links for side in link.spec.sides)
         self._cores = machine_cores
         self._least_cpus = min(float(cpus) if cpus is not None else machine_cores for cpus in member_cpus)
         uplinks = (topology.path(member, self._client)[0] for member in self._members)

@@ -461,10 +461,6 @@ def has_jitter(topology: Topology) -> bool:
     return any(side.jitter is not None for link in topology.links for side in link.spec.sides)
 
 
-def has_traces(topology: Topology) -> bool:
-    return any(side.trace is not None for link in topology.links for side in link.spec.sides)
-
-
 def _drawn_ns(jitter: Jitter, draws: Random) -> float:
     """The difference of a delay from its mean; the same distributions as link_emulator/model/chance.go."""
     if jitter.distribution == "uniform":
