@@ -20,8 +20,7 @@ from syrupy.assertion import SnapshotAssertion
 from containernet_env.base.errors import ConfigError, UsageError
 from containernet_env.config.plan import Plan, scenario_hash
 from containernet_env.config.scenarios import load_scenarios
-from containernet_env.config.topologies import load_config
-from containernet_env.config.writer import scenarios_text, topology_text
+from containernet_env.config.writer import scenarios_text
 from containernet_env.model.findings import Finding, of_all_clients
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import CLIENT_SEEDS, EACH_CLIENT
@@ -75,8 +74,6 @@ def test_clients_are_hosts_with_names_addresses_and_links_of_their_own(tmp_path:
     allowed = ("--allow=10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379",)
     assert all(host.command == allowed and host.image == "benchmark" for host in hosts)
     assert {f"{name}-{site}" for name, site in names} <= {link.name for link in plan.links}
-    (tmp_path / "again.json").write_text(topology_text(plan.config))
-    assert load_config(tmp_path / "again.json").clients == plan.config.clients
 
 
 def test_a_part_of_a_scenario_is_what_its_client_sends(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from containernet_env.base.errors import UsageError
 from containernet_env.config.plan import select
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
 from containernet_env.model.scenario import ALPHABET, ONE_KEY, Dataset, Keys, Scenario, Span, Warmup, after_prefix
-from tests.unit.blocks import DATA, LOAD, OPEN, mixed, reads, txns, write, writes
+from tests.unit.blocks import DATA, LOAD, OPEN, mixed, reads, txns, writes
 from tests.unit.test_config import comes_back
 
 OPEN_LOOP = DEFAULT_SCENARIOS.with_name("open-loop.json")
@@ -115,13 +115,6 @@ def test_the_quick_matrix_has_every_kind_of_the_default_one():
 
     assert kinds(QUICK_SCENARIOS) == kinds(DEFAULT_SCENARIOS)
     assert max(s.total for s in load_scenarios(QUICK_SCENARIOS).scenarios) <= 2000
-
-
-def test_what_a_file_may_leave_out(tmp_path):
-    short = load_scenarios(write(tmp_path, file(writes(), reads())))
-    given = writes(load=[LOAD], data=[DATA], target=["leader"], keySpace=LOAD["total"])
-    long = load_scenarios(write(tmp_path, file(given, reads(load=[LOAD], consistency=["l"]))))
-    assert (short.scenarios, short.dataset) == (long.scenarios, Dataset())
 
 
 SEQUENCE = ("read-linearizable-1000x1x1", "read-serializable-1000x1x1")
