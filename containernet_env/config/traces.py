@@ -41,9 +41,11 @@ _NUMBER = r"([0-9]{1,15})(?:\.([0-9]{1,12}))?"
 _LINE = re.compile(rf"\s*{_NUMBER}(s|ms|us|ns)?\s*,\s*{_NUMBER}(s|ms|us|ns)?\s*", re.ASCII)
 _MILLISECOND = re.compile("[0-9]{1,12}", re.ASCII)
 _HEADER = "time,value"
-_TIME = "a time in seconds such as 0.5, or with a unit such as 500ms"
-_RATE = f"0, or {format_mbps(RATE_MIN_BPS)} to {format_mbps(RATE_MAX_BPS)} Mbit/s, without a unit"
-_DELAY = f"a delay in ms such as 20, or with a unit such as 20ms, up to {format_duration(DELAY_MAX_NS)}"
+_TIME = "two columns: a time in seconds such as 0.5, or with a unit such as 500ms, and "
+_COLUMNS = {
+    "rate": f"{_TIME}0, or {format_mbps(RATE_MIN_BPS)} to {format_mbps(RATE_MAX_BPS)} Mbit/s, without a unit",
+    "delay": f"{_TIME}a delay in ms such as 20, or with a unit such as 20ms, up to {format_duration(DELAY_MAX_NS)}",
+}
 _LATEST = f"times up to {format_duration(LENGTH_MAX_NS)}"
 
 
@@ -59,10 +61,6 @@ class _Points:
     problems: tuple[Refused, ...]
 
 
-def _in_line(number: int, message: str, got: str, allowed: str) -> Refused:
-    return Refused(f", line {number}: {message}", allowed, got=got)
-
-
 def _shifted(whole: str, fraction: str | None, digits: int) -> int | None:
     """A number times ten to the power of ``digits``, if that is a whole one. Decimals would take five times as long."""
     fraction = (fraction or "").ljust(digits, "0")
@@ -71,48 +69,31 @@ def _shifted(whole: str, fraction: str | None, digits: int) -> int | None:
     return int(whole + fraction[:digits])
 
 
-def _csv_points(lines: list[str], kind: TraceKind) -> Iterator[tuple[int, int, int] | Refused]:
-    """The number of each line, its time in ns and its value in bit/s or ns; or its problem."""
-    allowed = f"two columns: {_TIME}, and {_RATE if kind == 'rate' else _DELAY}"
-    known: dict[tuple[str, str, str], int | None] = {}
-
-    def value(whole: str, fraction: str, unit: str | None) -> int | None:
-        if kind == "rate":
-            bps = None if unit else _shifted(whole, fraction, 6)
-            return bps if bps == 0 or (bps is not None and RATE_MIN_BPS <= bps <= RATE_MAX_BPS) else None
-        ns = _shifted(whole, fraction, _DIGITS[unit or "ms"])
-        return ns if ns is not None and ns <= DELAY_MAX_NS else None
-
-    first = True
-    for number, line in enumerate(lines, 1):
-        if line.startswith("#"):
-            continue
-        is_header, first = first and line.replace(" ", "") == _HEADER, False
-        if is_header:
-            continue
-        if (match := _LINE.fullmatch(line)) is None:
-            yield _in_line(number, "is not a line of a trace", line, allowed)
-            continue
-        whole, fraction, unit, *given = match.groups()
-        time_ns = _shifted(whole, fraction, _DIGITS[unit or "s"])
-        if time_ns is None or time_ns > LENGTH_MAX_NS:
-            yield _in_line(number, "has no whole number of nanoseconds", line, _LATEST)
-            continue
-        key = (given[0], given[1], given[2])
-        if key not in known:
-            known[key] = value(*key)
-        if (found := known[key]) is None:
-            yield _in_line(number, "has a value that is out of range", line, allowed)
-        else:
-            yield number, time_ns, found
+@lru_cache(maxsize=4096)
+def _value(kind: TraceKind, whole: str, fraction: str | None, unit: str | None) -> int | None:
+    """A value in bit/s or ns, if it is one and in range."""
+    if kind == "rate":
+        bps = None if unit else _shifted(whole, fraction, 6)
+        return bps if bps == 0 or (bps is not None and RATE_MIN_BPS <= bps <= RATE_MAX_BPS) else None
+    ns = _shifted(whole, fraction, _DIGITS[unit or "ms"])
+    return ns if ns is not None and ns <= DELAY_MAX_NS else None
 
 
-def _opportunities(lines: list[str]) -> Iterator[tuple[int, int, int] | Refused]:
-    for number, line in enumerate(lines, 1):
+def _point(line: str, kind: TraceKind) -> tuple[int, int]:
+    """The time in ns and the value in bit/s or ns, 0 of an opportunity. Raises `Refused`."""
+    if kind == "opportunities":
         if _MILLISECOND.fullmatch(line) is None or (ns := int(line) * 10**6) > LENGTH_MAX_NS:
-            yield _in_line(number, "is not a line of a trace", line, f"a whole number of milliseconds; {_LATEST}")
-        else:
-            yield number, ns, 0
+            raise Refused("is not a line of a trace", f"a whole number of milliseconds; {_LATEST}")
+        return ns, 0
+    if (match := _LINE.fullmatch(line)) is None:
+        raise Refused("is not a line of a trace", _COLUMNS[kind])
+    whole, fraction, unit, *given = match.groups()
+    time_ns, value = _shifted(whole, fraction, _DIGITS[unit or "s"]), _value(kind, *given)
+    if time_ns is None or time_ns > LENGTH_MAX_NS:
+        raise Refused("has no whole number of nanoseconds", _LATEST)
+    if value is None:
+        raise Refused("has a value that is out of range", _COLUMNS[kind])
+    return time_ns, value
 
 
 @lru_cache(maxsize=4)
@@ -127,23 +108,29 @@ def _points(content: bytes, kind: TraceKind) -> _Points:
     if content.count(b"\n") > MAX_POINTS:
         return _Points(times, values, (Refused(" has too many lines", f"at most {MAX_POINTS:,}"),))
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
-    last_ns = -1 if of_values else 0
-    for point in _csv_points(lines, kind) if of_values else _opportunities(lines):
-        if isinstance(point, Refused):
-            problems.append(point)
-        else:
-            number, time_ns, value = point
-            if of_values and not times and time_ns:
-                problems.append(_in_line(number, "does not begin at the time 0", lines[number - 1], "0 first"))
-            elif time_ns <= last_ns if of_values else time_ns < last_ns:
+    last_ns, may_be_header = -1 if of_values else 0, of_values
+    for number, line in enumerate(lines, 1):
+        if of_values and line.startswith("#"):
+            continue
+        is_header, may_be_header = may_be_header and line.replace(" ", "") == _HEADER, False
+        if is_header:
+            continue
+        try:
+            time_ns, value = _point(line, kind)
+            before_ns, last_ns = last_ns, time_ns
+            if before_ns < 0 < time_ns:
+                raise Refused("does not begin at the time 0", "0 first")
+            if time_ns < before_ns or (of_values and time_ns == before_ns):
                 order = "times that ascend" if of_values else "milliseconds that do not descend"
-                problems.append(_in_line(number, "is not later than the line before", lines[number - 1], order))
-            times.append(time_ns)
-            last_ns = time_ns
-            if of_values:
-                values.append(value)
-        if len(problems) == _SHOWN:
-            break
+                raise Refused("is not later than the line before", order)
+        except Refused as refused:
+            problems.append(Refused(f", line {number}: {refused.message}", refused.allowed, got=line))
+            if len(problems) == _SHOWN:
+                break
+            continue
+        times.append(time_ns)
+        if of_values:
+            values.append(value)
     if not times and not problems:
         problems.append(Refused(" is empty", "at least one point", got=f"{len(lines)} lines"))
     elif kind == "opportunities" and not last_ns and not problems:
