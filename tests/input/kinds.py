@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hypothesis import strategies as st
@@ -18,15 +19,39 @@ from containernet_env.config.reader import read_document
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import schema_of
+from containernet_env.results.columns import COLUMNS, SEED_COLUMNS
 from containernet_env.results.csv_file import ResultsFile, load
 from containernet_env.runs.load import request_of
-from tests.input import guard, tables, texts, valid
-from tests.input.run_directories import CHECKSUMS, FILES, INPUTS
+from containernet_env.runs.manifest import inputs_of
+from tests.input import guard, texts, valid
+from tests.unit.manifests import manifest, plan_of
+from tests.unit.test_run_directory import OBSERVED, written
 
 ROOT = Path(__file__).resolve().parents[2]
+_SHIPPED = ROOT / "configs"
+_PLAN = plan_of(_SHIPPED / "2node.json")
+
+
+def _files() -> dict[str, Any]:
+    with TemporaryDirectory() as folder:
+        directory = written(Path(folder))
+        directory.write("manifest.json", manifest(_PLAN))
+        directory.add_scenario(OBSERVED)
+        paths = [path for path in directory.path.iterdir() if path.suffix in (".json", ".jsonl")]
+        held = {path.name: path.read_text() for path in sorted(paths)}
+    return {name: json.loads(text.splitlines()[-1] if name.endswith("l") else text) for name, text in held.items()}
+
+
+FILES: dict[str, Any] = _files()
+"""The files, by name; of those of lines, one line."""
+
+INPUTS: dict[str, Any] = {name: json.loads(text) for name, text in inputs_of(_PLAN).items()}
+"""The files of the folder ``inputs``, which `rerun` reads, and `report` the topology."""
+
+CHECKSUMS = "".join(f"{'0' * 64}  {name}\n" for name in (*FILES, *INPUTS))
+"""The lines of checksums.sha256."""
 ALL_FILES = (*FILES, *INPUTS, "checksums.sha256")
 _TOPOLOGY_NAME = "2node.json"
-_SHIPPED = ROOT / "configs"
 _REQUEST = json.loads((ROOT / "docs/benchmark-request.schema.json").read_text())
 
 
@@ -57,7 +82,7 @@ class Kinds:
             "topologies": (texts.json_files(topologies), self.a_topology),
             "scenarios": (texts.json_files(scenarios), self.a_scenario_file),
             "valid": (st.tuples(valid.topologies(), valid.scenario_files()), self.valid_files),
-            "tables": (tables.tables(), self.a_table),
+            "tables": (_tables(), self.a_table),
             "runs": (_run_files(), self.a_run_directory),
             "words": (_command_lines(self), self.a_command_line),
         }
@@ -190,6 +215,44 @@ def _run_files() -> st.SearchStrategy[dict[str, bytes]]:
     more = st.text(max_size=200).map(lambda text: (CHECKSUMS + text).encode("utf-8", "surrogatepass"))
     sums = st.just(CHECKSUMS.encode()) | st.binary(max_size=200) | more
     return st.fixed_dictionaries(inputs, optional=found | {"checksums.sha256": sums})
+
+
+_CELLS = (
+    *("1", "0", "-", "", "0.01", "1e999", "-1e999", "nan", "inf", "-inf", "9" * 30, "9" * 400, "1_000", "0x10"),
+    *('"', '"a', 'a"b', '""', '"a,b"', "'", "\\", "[red]", "[/]", "=1+1", "yes", "True", "None", "NA", "1,5", " 1 "),
+    *("\t", "\r", "\x00", "\x1b[31m", "\uff11", "\u202e", "\u2028", "\x85", "x" * 300, "x" * 140_000),
+    "1" + "0" * 320 + ".5",
+)
+_HEADERS = (",".join(COLUMNS), ",".join(SEED_COLUMNS))
+_FOREIGN = (
+    *("a,b,c", "", "{}", _HEADERS[0].replace(",", ";"), _HEADERS[1].upper(), _HEADERS[0] + ",x", _HEADERS[1][:-1]),
+    *('"' + _HEADERS[1], _HEADERS[0] + " ", "\ufeff" + _HEADERS[0], "x," * 100_000, "x" * 300_000),
+)
+# Strategies that are the same each time are made once: hypothesis examines each new one.
+_ENDS = st.sampled_from(("\n", "\n", "\n", "\r\n", "\r", "", "\n\n", "\x0b"))
+_FEW_CELLS = st.lists(st.sampled_from(_CELLS) | st.text(max_size=4), min_size=1, max_size=4)
+
+
+@st.composite
+def _rows(draw: st.DrawFn, columns: int) -> str:
+    count = draw(st.sampled_from((columns, columns, columns, columns - 1, columns + 1, 1, 100_000)))
+    # A few cells that repeat: drawing each of 70 would make the generator what is tested.
+    few = draw(_FEW_CELLS)
+    if count > columns + 1:
+        few = ["1"]
+    return ",".join(few[index % len(few)] for index in range(count)) + draw(_ENDS)
+
+
+@st.composite
+def _tables(draw: st.DrawFn) -> tuple[bytes, tuple[str, ...]]:
+    """The bytes of a file, and options of `results`."""
+    header = draw(st.sampled_from((*_HEADERS, *_HEADERS, draw(st.sampled_from(_FOREIGN)))))
+    columns = header.count(",") + 1 if header in _HEADERS else 3
+    rows = draw(st.lists(_rows(columns), max_size=4))
+    text = header + draw(_ENDS) + "".join(rows)
+    content = draw(texts.spoilt(text.encode(errors="surrogatepass"), draw(st.sampled_from((0, 0, 2)))))
+    by = draw(st.sampled_from(((), (), ("--by", "TestType"), ("--by", "50%", "--by", "Error"), ("--by", "x"))))
+    return content, (*by, *draw(st.sampled_from(((), (), ("--json",), ("--csv",)))))
 
 
 def _command_lines(kinds: Kinds) -> st.SearchStrategy[list[str]]:
