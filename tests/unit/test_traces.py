@@ -31,7 +31,7 @@ from containernet_env.results.run_directory import TOPOLOGY_INPUT
 from containernet_env.runs.measure import measure
 from containernet_env.runs.rerun import rerun
 from tests.unit import fakes
-from tests.unit.blocks import write
+from tests.unit.blocks import write, writes
 from tests.unit.fakes import QUICK, Beds, Patch
 from tests.unit.test_rerun import made
 
@@ -128,8 +128,7 @@ def test_netem_and_events_about_the_same_property_are_refused(folder: Path) -> N
     (folder / "events").mkdir()
     with pytest.raises(UsageError, match="do not support a trace: netem has one rate and one delay"):
         plan_of(config, links="netem")
-    load = {"rate": 50, "duration": "9s", "clients": 5, "conns": 1}
-    block = {"type": "write", "load": load, "data": {"keySize": 4, "valSize": 64}, "target": "leader"}
+    block = writes(load={"rate": 50, "duration": "9s", "clients": 5, "conns": 1})
     for event, refused in (
         ({"delay": "50ms", "of": "random"}, True),
         ({"loss": 0.1, "of": "etcd1"}, False),
@@ -182,19 +181,12 @@ def test_the_floor_is_that_of_the_fastest_moment(
     plan = plan_of(config)
     scenario = next(item.scheduled.scenario for item in plan.scenarios if item.scheduled.scenario.consistency == "s")
     found_s = Floor(plan.store, plan.topology, {"etcd1": 0.0}).median_s(scenario, "etcd1", ["etcd1"])
-    plain = replace(
-        config,
-        nodes=(
-            replace(
-                config.nodes[0], link=LinkSpec(*(replace(side, trace=None) for side in config.nodes[0].link.sides))
-            ),
-        ),
-    )
+    there, back = config.nodes[0].link.sides
+    plain = replace(config, nodes=(replace(config.nodes[0], link=LinkSpec(replace(there, trace=None), back)),))
     without_s = Floor(plan.store, network_of(plain), {"etcd1": 0.0}).median_s(scenario, "etcd1", ["etcd1"])
     assert found_s is not None and without_s is not None
     assert wanted_ns / S <= found_s <= without_s
     assert found_s < wanted_ns / S + 0.001
-    there = config.nodes[0].link.a_to_b
     assert there.fastest.rate_bps == (100 * MBIT if "bandwidth" in trace else 10 * MBIT)
     assert there.longest_delay_ns == (40 * MS if "delay" in trace else there.delay_ns)
 
