@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from itertools import count as count_from
 from statistics import median, pvariance
 from typing import Any
@@ -39,20 +40,13 @@ class Histogram:
         return sum(count for _, count in self.counts)
 
     def percentiles_ns(self, percents: Sequence[float]) -> list[int | None]:
-        """The value at each percentage, by nearest rank, for percentages in rising order.
+        """The value at each percentage, by nearest rank.
 
         ``None`` if there are too few values to distinguish it from the largest one.
         """
-        total, found = self.total, []
-        slots = iter(self.counts)
-        value, reached = 0, 0
-        for percent in percents:
-            rank = max(1, -(-round(percent * 1e6) * total // 10**8))
-            while reached < rank:
-                value, count = next(slots)
-                reached += count
-            found.append(value if rank < total else None)
-        return found
+        reached, total = list(accumulate(count for _, count in self.counts)), self.total
+        ranks = [max(1, -(-round(percent * 1e6) * total // 10**8)) for percent in percents]
+        return [self.counts[bisect_left(reached, rank)][0] if rank < total else None for rank in ranks]
 
 
 def merged(histograms: Iterable[Histogram]) -> Histogram:
