@@ -434,12 +434,10 @@ def dilations(plan: Plan, known: MachineCosts) -> dict[str, int]:
 
     1 where that is not known, or no dilation helps.
     """
-    weigher = _Weigher(plan, known)
-    scenarios = [planned.scheduled.scenario for planned in plan.once]
-    return {
-        scenario.name: max((short.dilation or 1 for short in weigher.shortages(scenario) or ()), default=1)
-        for scenario in scenarios
-    }
+    found = dict.fromkeys((planned.scheduled.scenario.name for planned in plan.once), 1)
+    for short in carried(plan, known).shortages:
+        found[short.scenario.name] = max(found[short.scenario.name], short.dilation or 1)
+    return found
 
 
 def advice(plan: Plan, outcome: ScenarioOutcome, known: MachineCosts) -> str | None:
