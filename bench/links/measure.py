@@ -169,16 +169,14 @@ def _accuracy(point: Point, durations: Durations, directory: Path, binary: Path 
         with _load(path, point.loaded):
             (pair,) = _echoes(path.hosts, probes, binary)
         facts = path.facts()
-    summary = summarize_rtt(asked, pair["samples_ns"])
-    if summary is None:
-        raise RunError(f"none of {pair['sent']} echoes was answered")
-    return {
-        **asdict(summary),
-        "sent": pair["sent"],
-        "lost": pair["lost"],
-        "samples_ns": pair["samples_ns"],
-        "facts": facts,
-    }
+    return {**_summary(asked, pair), "facts": facts}
+
+
+def _summary(asked_ns: int, pair: dict[str, Any]) -> dict[str, Any]:
+    """The round trips of a pair of hosts. Raises RunError where nothing was answered."""
+    if (summary := summarize_rtt(asked_ns, pair["samples_ns"])) is None:
+        raise RunError(f"none of {pair['sent']} echoes between {pair['a']} and {pair['b']} was answered")
+    return {**asdict(summary), **{name: pair[name] for name in ("sent", "lost", "samples_ns")}}
 
 
 @contextmanager
@@ -265,16 +263,10 @@ def _beside(point: Point, durations: Durations, directory: Path, binary: Path | 
             result = flow.result(begin, flow.mark())
         finally:
             flow.close()
-    summary = summarize_rtt(asked, pair["samples_ns"])
-    if summary is None:
-        raise RunError(f"none of {pair['sent']} echoes was answered")
     assert point.rate_bps is not None
     return {
-        **asdict(summary),
+        **_summary(asked, pair),
         "mean_ns": round(statistics.fmean(pair["samples_ns"])),
-        "sent": pair["sent"],
-        "lost": pair["lost"],
-        "samples_ns": pair["samples_ns"],
         "theory_bps": theory.tcp_goodput_bps(point.rate_bps),
         "goodput_bps": result.goodput_bps,
     }
@@ -318,10 +310,9 @@ def _regions(point: Point, durations: Durations, directory: Path, binary: Path |
     found = []
     for pair in pairs:
         expected_ns = topology.expected_rtt_ns(pair["a"], pair["b"])
-        if (summary := summarize_rtt(expected_ns, pair["samples_ns"])) is None:
-            raise RunError(f"none of {pair['sent']} echoes between {pair['a']} and {pair['b']} was answered")
+        summary = _summary(expected_ns, pair)
         links = len(topology.hops(pair["a"], pair["b"]))
-        found.append({**pair, **asdict(summary), "off_ns": summary.median_ns - expected_ns, "links": links})
+        found.append({**pair, **summary, "off_ns": summary["median_ns"] - expected_ns, "links": links})
     return {"pairs": found}
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -82,16 +81,19 @@ class Host:
     mac: str
 
 
-class BenchPath(ABC):
-    """Hosts and the network between them. ``ends`` are the first two: in one-way measurements the first sends."""
+class BenchPath:
+    """Hosts and the network between them, here the kernel's: HTB, a bridge, and netem where there are delays.
+
+    ``ends`` are the first two: in one-way measurements the first sends.
+    """
 
     def __init__(self, hosts: Sequence[Host]) -> None:
         self.hosts = hosts
         self.ends = (hosts[0], hosts[1])
 
-    @abstractmethod
     def processes(self) -> list[int]:
         """Ids of the processes that carry frames; empty where the kernel does."""
+        return []
 
     def delivered(self) -> tuple[int, int]:
         """Frames that reached the second host since the path was created, and the CLOCK_MONOTONIC (ns) of the count."""
@@ -146,14 +148,6 @@ class ProcessPath(BenchPath):
             if process.poll() is not None:
                 raise RunError(f"{process.args!r} ended with status {process.returncode}")
         return [process.pid for process in self._started]
-
-
-class KernelPath(BenchPath):
-    """By the kernel: HTB, a bridge, and netem where there are delays."""
-
-    def processes(self) -> list[int]:
-        """See ``BenchPath``."""
-        return []
 
 
 @contextmanager
@@ -323,4 +317,4 @@ def _kernel(stack: ExitStack, hosts: Sequence[Host], spec: LinkSpec, hosts_shape
         stack.callback(link.clear)
         link.apply(spec)
         netns.ip_batch(between.pid, [f"link set dev {port} master br0", f"link set dev {port} up"])
-    return KernelPath(hosts)
+    return BenchPath(hosts)
