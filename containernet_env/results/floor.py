@@ -6,7 +6,7 @@ HTTP/2 is the remainder above it. docs/floor.md derives it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from random import Random
 
@@ -60,9 +60,10 @@ class Floor:
         agreed = leader in living and 2 * len(living) > len(self._members)
         if not agreed and (scenario.target == "leader" or not local):
             return None
-        writes = not scenario.reads or scenario.put_ratio
+        writes = float(not scenario.reads if scenario.put_ratio is None else scenario.put_ratio)
         if writes and not all(name in self._sync_ns for name in living):
             return None
+        kinds = [(writes, self._store.write_ns), (1 - writes, self._store.read_ns)]
         # Each equally often: request k of several goes to member k mod n.
         only = leader if scenario.target == "leader" else scenario.member
         queried = living if only is None else [only]
@@ -73,17 +74,8 @@ class Floor:
         client, shares = scenario.client or self._client, list[tuple[float, float]]()
         for name in queried:
             request = Request(scenario, self._members, living, client, name, leader, network, self._sync_ns)
-            shares += [share for _ in range(rounds) for share in self._shares(request)]
+            shares += [(share, latency_ns(request)) for _ in range(rounds) for share, latency_ns in kinds if share]
         return shares
-
-    def _shares(self, request: Request) -> Iterator[tuple[float, float]]:
-        """For each kind of operation of a scenario its share, and its least latency in ns."""
-        scenario = request.scenario
-        writes = float(not scenario.reads) if scenario.put_ratio is None else float(scenario.put_ratio)
-        if writes:
-            yield writes, self._store.write_ns(request)
-        if writes < 1:
-            yield 1 - writes, self._store.read_ns(request)
 
 
 def weighted_median(shares: Iterable[tuple[float, float]]) -> float:
