@@ -21,7 +21,7 @@ from containernet_env.cli import main
 from containernet_env.results import comparison
 from containernet_env.results.columns import COLUMNS
 from containernet_env.results.comparison import Comparison, compare
-from containernet_env.results.csv_file import load
+from containernet_env.results.csv_file import frame_of, load
 from containernet_env.results.repetitions import TIMING, bimodal, kept_apart, summarize, two_groups
 from containernet_env.results.statistics import Interval
 from tests.unit import report_rows
@@ -43,17 +43,6 @@ def rows(values: Sequence[float], run: str, cells: int = 1, fresh: bool = True, 
             figures = {"Requests/sec": f"{1000 * value:.4f}", "50%": f"{0.01 / value:.9f}"}
             made.append(STEADY | name | place | moment | figures | more)
     return made
-
-
-_TABLES: dict[tuple[tuple[tuple[str, str], ...], ...], pandas.DataFrame] = {}
-
-
-def table(path: Path, made: Sequence[dict[str, str]]) -> pandas.DataFrame:
-    """What a file of these rows is read as; the same rows are written and read once."""
-    key = tuple(tuple(row.items()) for row in made)
-    if key not in _TABLES:
-        _TABLES[key] = load(write(path, made))
-    return _TABLES[key].copy()
 
 
 def seed_file(path: Path, factor: float, repetitions: int = 6, requests: str = "100") -> Path:
@@ -79,8 +68,8 @@ def status(*arguments: object) -> object:
     return ended.value.code
 
 
-def compared(tmp_path: Path, a: Sequence[dict[str, str]], b: Sequence[dict[str, str]], *figures: str) -> Comparison:
-    return compare(table(tmp_path / "a.csv", a), table(tmp_path / "b.csv", b), figures)
+def compared(a: Sequence[dict[str, str]], b: Sequence[dict[str, str]], *figures: str) -> Comparison:
+    return compare(frame_of(a), frame_of(b), figures)
 
 
 def scaled(values: Sequence[float], factor: float) -> list[float]:
@@ -102,9 +91,9 @@ AT_BEST = "cannot tell: {} against {} repetitions{} can at best reach p = {}"
     ],
 )
 def test_more_requests_and_less_time_are_faster_and_too_few_repetitions_say_what_it_takes(
-    tmp_path: Path, a: Sequence[float], b: Sequence[float], figure: str, words: str
+    a: Sequence[float], b: Sequence[float], figure: str, words: str
 ) -> None:
-    (cell,) = compared(tmp_path, rows(a, "1"), rows(b, "2"), figure).cells
+    (cell,) = compared(rows(a, "1"), rows(b, "2"), figure).cells
     if words.startswith("cannot tell"):
         assert (cell.verdict, cell.words) == ("cannot tell", words)
         return
@@ -114,20 +103,20 @@ def test_more_requests_and_less_time_are_faster_and_too_few_repetitions_say_what
     assert cell.ratio.low < (b[0] if figure != "50%" else 1 / b[0]) < cell.ratio.high
 
 
-def test_scenarios_with_a_rate_are_compared_by_their_median(tmp_path: Path) -> None:
+def test_scenarios_with_a_rate_are_compared_by_their_median() -> None:
     a = rows(EVEN, "1") + rows(EVEN, "1", Scenario="r", OfferedRate_per_s="500.0000")
-    found = compared(tmp_path, a, [row | {"RunId": "2"} for row in a])
+    found = compared(a, [row | {"RunId": "2"} for row in a])
     assert [(cell.title, cell.figure) for cell in found.cells] == [("w", "Requests/sec"), ("r", "50%")]
 
 
 @pytest.mark.parametrize("n", range(1, 7))
-def test_no_difference_shown_is_never_said_where_none_could_have_been(tmp_path: Path, n: int) -> None:
+def test_no_difference_shown_is_never_said_where_none_could_have_been(n: int) -> None:
     values = [1 + index / 1000 for index in range(6)]
     for m in range(n, 7):
         for tests in (1, 3):
             a = rows(values[:n], "1", tests)
-            same = compared(tmp_path, a, rows(values[-m:], "2", tests))
-            apart = compared(tmp_path, a, rows([9.0 + v for v in values[:m]], "2", tests))
+            same = compared(a, rows(values[-m:], "2", tests))
+            apart = compared(a, rows([9.0 + v for v in values[:m]], "2", tests))
             could = all(cell.verdict == "faster" for cell in apart.cells)
             assert all(cell.verdict == "cannot tell" for cell in apart.cells) != could
             assert could or all(cell.verdict == "cannot tell" for cell in same.cells)
@@ -140,7 +129,7 @@ READS = rows(EVEN, "2", Scenario="r", TestType="read")
 FOURTH = {"LinkDelay_ms": "4", "ConfigHash": "4"}
 
 
-def test_what_has_no_counterpart_is_refused(tmp_path: Path) -> None:
+def test_what_has_no_counterpart_is_refused() -> None:
     several = r"{} has rows of several experiments .*\({}: 1, 3\)"
     third = rows(EVEN, "9", **FOURTH | {"LinkDelay_ms": "3"})
     cases = (
@@ -150,9 +139,9 @@ def test_what_has_no_counterpart_is_refused(tmp_path: Path) -> None:
         (third, HIDDEN, several.format("B", "ConfigHash")),
         (rows(EVEN, "1"), READS, r"(?s)no scenario of A is in B.*Scenario: A has w, B has r"),
     )
-    for number, (a, b, words) in enumerate(cases):
+    for a, b, words in cases:
         with pytest.raises(UsageError, match=words):
-            compared(tmp_path / str(number), a, b)
+            compared(a, b)
 
 
 def delays(run: str, of: str, timing: Sequence[str] = (), **more: str) -> list[dict[str, str]]:
@@ -187,9 +176,9 @@ OF_TWO = ["w, 5", "w, 9"]
     ids=["as a whole", "axes of both", "settings that follow", "chosen settings"],
 )  # fmt: skip
 def test_what_is_matched_and_what_differs(
-    tmp_path: Path, a: Any, b: Any, titles: list[str], only: object, differs: list[object]
+    a: Any, b: Any, titles: list[str], only: object, differs: list[object]
 ) -> None:
-    found = compared(tmp_path, a, b)
+    found = compared(a, b)
     assert ([cell.title for cell in found.cells], found.only, [*found.differs]) == (titles, only, differs)
 
 
@@ -209,8 +198,8 @@ NO_RATIO = [row | {"Requests/sec": value} for row, value in zip(rows(EVEN, "1"),
         (NO_RATIO, 0, {"p": None, "verdict": "cannot tell", "words": "cannot tell: A has no value of it"}),
     ],
 )
-def test_what_is_a_repetition(tmp_path: Path, a: Any, repetitions: int, more: dict[str, Any]) -> None:
-    found = compared(tmp_path, a, rows(EVEN, "2"))
+def test_what_is_a_repetition(a: Any, repetitions: int, more: dict[str, Any]) -> None:
+    found = compared(a, rows(EVEN, "2"))
     (cell,) = found.cells
     told = {"rows": cell.rows[0], "verdict": cell.verdict, "median": cell.medians[0], "p": cell.p, "words": cell.words}
     told |= {"left_out": found.left_out[0]}
@@ -254,7 +243,7 @@ def test_a_file_that_is_given_twice_or_copied_counts_once(tmp_path: Path, of_the
     assert "have different columns" in str(run(a, b, "--also-a", other).exception)
 
 
-def test_what_differs_by_chance_is_named_and_makes_no_other_experiment(tmp_path: Path) -> None:
+def test_what_differs_by_chance_is_named_and_makes_no_other_experiment() -> None:
     for column, words in (
         # `run --only` of one scenario has a new cluster for it, the whole matrix has one for all.
         ("Reused", "what a scenario found from before it"),
@@ -262,10 +251,10 @@ def test_what_differs_by_chance_is_named_and_makes_no_other_experiment(tmp_path:
         ("Machine", "on which machine it was measured"),
     ):
         a, b = (rows(EVEN[:2], run, 3, **{column: "one"}) for run in "12")
-        assert compared(tmp_path / column, a, b).notes == ()
+        assert compared(a, b).notes == ()
         for row in (b[0], b[-1]):
             row[column] = "other"
-        found = compared(tmp_path / f"{column} differs", a, b)
+        found = compared(a, b)
         assert {cell.repetitions for cell in found.cells} == {(2, 2)}
         assert found.notes == (
             f"{column}, {words}, differs in 2 cells, which may be part of a difference "
@@ -285,19 +274,19 @@ def test_the_seeds_form_works_also_on_one_side_and_says_what_is_missing(tmp_path
     # One side of that form is matched by its columns alone.
     fixed = {"ClusterSize": "3", "RequestCount": "100", "ValueSize": "8", "KeySize": "8", "ClientCount": "1"}
     ours = rows(EVEN, "1", ConnectionCount="0.010000", **fixed)
-    found = compare(table(tmp_path / "ours.csv", ours), load(a))
+    found = compare(frame_of(ours), load(a))
     assert [cell.repetitions for cell in found.cells] == [(6, 6)]
     both = ours + [row | {"Target": "leader", "Scenario": "v"} for row in ours]
     with pytest.raises(UsageError, match=r"A has rows of several experiments .*Scenario: v, w"):
-        compare(table(tmp_path / "both.csv", both), load(a))
+        compare(frame_of(both), load(a))
     with pytest.raises(UsageError, match="no figure 99% in both"):
-        compare(table(tmp_path / "again.csv", ours), load(a), ["99%"])
+        compare(frame_of(ours), load(a), ["99%"])
 
 
-def test_spreads_advise_more_repetitions_than_the_least(tmp_path: Path) -> None:
+def test_spreads_advise_more_repetitions_than_the_least() -> None:
     rng = np.random.default_rng(2)
     a, b = (np.exp(0.1 * rng.standard_normal(3)).tolist() for _ in range(2))
-    (cell,) = compared(tmp_path, rows(a, "1"), rows(b, "2")).cells
+    (cell,) = compared(rows(a, "1"), rows(b, "2")).cells
     assert cell.advised is not None and cell.advised > cell.needed == 4
     assert cell.words.endswith(f"4 each are needed, by this spread {cell.advised} to find 12 %")
 
@@ -401,11 +390,14 @@ def test_what_is_wrong_is_said_before_anything_is_installed(tmp_path: Path, monk
 EVIL = "w\x1b[2J\u202e[red]"
 
 
-def kept(path: Path, *rows: dict[str, str]) -> pandas.DataFrame:
-    """A results file of rows that have these values alone, as it is read."""
-    return load(
-        write(path, [{"TestType": "write", "Scenario": "w", "ConfigHash": "a", "Valid": "yes"} | row for row in rows])
-    )
+def filled(*rows: dict[str, str]) -> list[dict[str, str]]:
+    """Rows that have these values alone."""
+    return [{"TestType": "write", "Scenario": "w", "ConfigHash": "a", "Valid": "yes"} | row for row in rows]
+
+
+def kept(*rows: dict[str, str]) -> pandas.DataFrame:
+    """A table of such rows."""
+    return frame_of(filled(*rows))
 
 
 DIFFERENT: list[list[dict[str, str]]] = [
@@ -422,16 +414,16 @@ ONE: list[list[dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("rows", "lines"), [*((rows, 2) for rows in DIFFERENT), *((rows, 1) for rows in ONE)])
-def test_rows_are_merged_where_nothing_varied(tmp_path: Path, rows: list[dict[str, str]], lines: int) -> None:
-    summary = summarize(kept(tmp_path / "out.csv", *rows, rows[0]))
+def test_rows_are_merged_where_nothing_varied(rows: list[dict[str, str]], lines: int) -> None:
+    summary = summarize(kept(*rows, rows[0]))
     assert summary["rows"].tolist() == ([2, 1] if lines == 2 else [3])
 
 
-def test_medians_and_ranges_are_of_the_rows_that_are_certainly_valid(tmp_path: Path) -> None:
+def test_medians_and_ranges_are_of_the_rows_that_are_certainly_valid() -> None:
     """A member that was killed leaves figures of the part before it, which are not those of a whole scenario."""
     doubtful = [{"50%": "0.030", "Valid": "no"}, {"50%": "0.050", "Valid": "unknown"}]
     doubtful.append({"50%": "0.070", "Valid": "-", "Error": "no leader"})
-    frame = kept(tmp_path / "out.csv", {"50%": "0.010"}, {"50%": "0.012"}, *doubtful)
+    frame = kept({"50%": "0.010"}, {"50%": "0.012"}, *doubtful)
     summary, every = summarize(frame), summarize(frame, every=True)
     for table in (summary, every):
         assert (table["rows"][0], table["failed"][0], table["invalid"][0]) == (5, 1, 2)
@@ -439,27 +431,27 @@ def test_medians_and_ranges_are_of_the_rows_that_are_certainly_valid(tmp_path: P
     assert every["50%"][0] == pytest.approx(0.021)
 
 
-def test_what_follows_from_the_network_is_no_column_and_what_was_chosen_is(tmp_path: Path) -> None:
+def test_what_follows_from_the_network_is_no_column_and_what_was_chosen_is() -> None:
     network = [{"LinkDelay_ms": delay, "RttExpected_ms": rtt, "ConfigHash": delay} for delay, rtt in RTTS]
     derived = [row | {"Heartbeat_ms": ms, "ElectionTimeout_ms": f"{ms}0"} for row, ms in zip(network, MS, strict=True)]
     chosen = [row | {"Heartbeat_ms": "500", "ElectionTimeout_ms": "5000", "ConfigHash": "e"} for row in network[:1]]
-    for name, rows, more in (("a", derived, []), ("b", derived + chosen, ["Heartbeat_ms"])):
-        summary = summarize(kept(tmp_path / f"{name}.csv", *rows))
+    for rows, more in ((derived, []), (derived + chosen, ["Heartbeat_ms"])):
+        summary = summarize(kept(*rows))
         assert [*summary.columns[1 : list(summary.columns).index("rows")]] == ["LinkDelay_ms", *more]
         assert set(summary["rows"]) == {1}
     # From the overhead of links, which the expected RTT alone shows.
     overhead = [{"LinkDelay_ms": delay, "RttExpected_ms": rtt, "Heartbeat_ms": ms} for delay, rtt, ms in OVERHEAD]
-    assert not set(TIMING) & set(kept_apart(kept(tmp_path / "c.csv", *overhead)))
+    assert not set(TIMING) & set(kept_apart(kept(*overhead)))
     # A row that lacks the timing says nothing against it.
-    assert not set(TIMING) & set(kept_apart(kept(tmp_path / "d.csv", *derived, network[0])))
+    assert not set(TIMING) & set(kept_apart(kept(*derived, network[0])))
 
 
 RTTS, MS = (("5", "20.003"), ("25", "100.003")), ("100", "101")
 OVERHEAD = (("1", "6.000", "100"), ("1", "6.500", "100"), ("25", "102.000", "102"), ("25", "103.000", "103"))
 
 
-def test_who_names_columns_merges_by_them(tmp_path: Path) -> None:
-    frame = kept(tmp_path / "out.csv", {"LinkDelay_ms": "3", "Total": "1"}, {"LinkDelay_ms": "1", "Total": "2"})
+def test_who_names_columns_merges_by_them() -> None:
+    frame = kept({"LinkDelay_ms": "3", "Total": "1"}, {"LinkDelay_ms": "1", "Total": "2"})
     assert summarize(frame, ["Scenario"])["rows"].tolist() == [2]
     assert summarize(frame, ["TestType", "LinkDelay_ms"])["LinkDelay_ms"].tolist() == ["3", "1"]
     assert list(summarize(frame, ["TestType", "TestType"]).columns)[:2] == ["TestType", "rows"]
@@ -484,9 +476,8 @@ def test_what_results_prints(tmp_path: Path, snapshot: SnapshotAssertion) -> Non
     more = {"ClientCount": "1000", "ScenarioHash": "s2", "ReadLimit": "1234567"}
     rows = [two, two | {"Requests/sec": "12", "50%": "0.03"}, two | {"Valid": "no"}, two | {"Error": "no leader"}]
     rows += [more | {"Config": "wan[old].json"}, more | {"ConfigHash": "b", "Config": "lan[/x].json", "Leader": EVIL}]
-    kept(tmp_path / "out.csv", *rows)
-    kept(tmp_path / "empty.csv")
-    kept(tmp_path / "one.csv", two)
+    for name, held in (("out", rows), ("empty", []), ("one", [two])):
+        write(tmp_path / f"{name}.csv", filled(*held))
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     calls = ("out.csv", "out.csv --all", "out.csv --json", "out.csv --csv", "out.csv --by Config --by ReadLimit")
     calls = (*calls, "out.csv --by Leader", "one.csv", "empty.csv", "empty.csv --csv", "x.csv", "/dev/null")
@@ -502,23 +493,23 @@ def test_what_results_prints(tmp_path: Path, snapshot: SnapshotAssertion) -> Non
 FOUR_AND_TWO = [("near1", 3.4), ("far2", 22.1), ("near3", 3.5), ("near1", 3.4), ("far1", 21.9), ("near2", 3.4)]
 
 
-def of_leaders(path: Path, *rows: tuple[str, float]) -> pandas.DataFrame:
-    return kept(path, *({"50%": f"{ms / 1000:.6f}", "Leader": leader} for leader, ms in rows))
+def of_leaders(*rows: tuple[str, float]) -> list[dict[str, str]]:
+    return filled(*({"50%": f"{ms / 1000:.6f}", "Leader": leader} for leader, ms in rows))
 
 
 def test_repetitions_of_two_groups_are_shown_with_who_led_them(tmp_path: Path) -> None:
     """5node.json gave 3.4 ms in four runs and 22 ms in two: the median of six, 3.45 ms, hides that."""
-    frame = of_leaders(tmp_path / "out.csv", *FOUR_AND_TWO)
+    rows = of_leaders(*FOUR_AND_TWO)
     told = "4 rows led by near1, near2, near3 at 3.4 ms; 2 rows led by far1, far2 at 22 ms"
-    assert summarize(frame)["bimodal"].tolist() == [told]
-    assert f"w: p50 is of two groups: {told}\n" in answer("results", tmp_path / "out.csv")
+    assert summarize(frame_of(rows))["bimodal"].tolist() == [told]
+    assert f"w: p50 is of two groups: {told}\n" in answer("results", write(tmp_path / "out.csv", rows))
     # Leaders that do not differ are no reason.
     led = [("near1", ms) for _, ms in FOUR_AND_TWO], [(leader, ms) for leader in "ab" for ms in (3.4, 22.0)]
-    assert [bimodal(of_leaders(tmp_path / f"{rows[-1][0]}.csv", *rows)) for rows in led] == [
+    assert [bimodal(frame_of(of_leaders(*one))) for one in led] == [
         *("4 rows at 3.4 ms; 2 rows at 22 ms", "2 rows led by a, b at 3.4 ms; 2 rows led by a, b at 22 ms")
     ]
     # A row that failed is in no group.
-    with_failed = kept(tmp_path / "failed.csv", {"50%": "0.05", "Error": "x"}, *[{"50%": "0.003"}] * 4)
+    with_failed = kept({"50%": "0.05", "Error": "x"}, *[{"50%": "0.003"}] * 4)
     assert summarize(with_failed)["bimodal"].isna().all()
 
 

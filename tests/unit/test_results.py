@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import errno
 import os
 import resource
@@ -29,7 +28,7 @@ from containernet_env.results.run_files import Proof
 from containernet_env.runs.keeper import RowsNotWrittenError
 from tests.unit.commands import check_block
 from tests.unit.disk import file_limit
-from tests.unit.fakes import FakeTestbed, on_fakes, run
+from tests.unit.fakes import FakeTestbed, on_fakes, rows, run
 
 README = Path(__file__).resolve().parents[2] / "results" / "README.md"
 
@@ -45,10 +44,6 @@ def opened(path: Path) -> ResultsFile:
     return file
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(path.read_text().splitlines()))
-
-
 def lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
 
@@ -57,8 +52,8 @@ def test_a_new_file_gets_the_header_and_rows_in_column_order(tmp_path: Path) -> 
     file = ResultsFile(tmp_path / "deep" / "out.csv")
     assert file.open() == [f"created the folder {tmp_path / 'deep'}"]
     file.append({"Scenario": "write-x", "TestType": "write", "Total": "1.000000"})
-    rows = rows_of(tmp_path / "deep" / "out.csv")  # the file is still open here
-    assert rows == [dict.fromkeys(COLUMNS, "-") | {"Scenario": "write-x", "TestType": "write", "Total": "1.000000"}]
+    (found,) = rows(tmp_path / "deep" / "out.csv")  # the file is still open here
+    assert found == dict.fromkeys(COLUMNS, "-") | {"Scenario": "write-x", "TestType": "write", "Total": "1.000000"}
 
 
 def test_a_file_of_the_seed_or_of_before_a_column_is_appended_to_in_its_own_form(tmp_path: Path) -> None:
@@ -73,7 +68,7 @@ def test_a_file_of_the_seed_or_of_before_a_column_is_appended_to_in_its_own_form
     columns = [name for name in COLUMNS if name not in ("Advice", "Dilation")]
     path.write_text(",".join(columns) + "\n")
     opened(path).append({"ClientCount": "5", "Advice": "fewer clients", **run_id})
-    assert list(rows_of(path)[0]) == columns
+    assert list(rows(path)[0]) == columns
     frame = results.load(path)
     assert list(frame.columns) == list(COLUMNS) and frame["ClientCount"].tolist() == [5]
     assert frame["Advice"].isna().all() and frame["Dilation"].tolist() == [1]
@@ -142,7 +137,7 @@ def test_a_row_that_finds_no_room_leaves_the_file_at_its_last_whole_row(tmp_path
     )
     assert path.read_bytes() == before
     file.append({"TestType": "read"})
-    assert [row["TestType"] for row in rows_of(path)] == ["write", "read"]
+    assert [row["TestType"] for row in rows(path)] == ["write", "read"]
 
 
 def test_a_row_that_was_not_forced_to_disk_is_not_in_the_file(tmp_path: Path) -> None:
@@ -157,7 +152,7 @@ def test_a_row_that_was_not_forced_to_disk_is_not_in_the_file(tmp_path: Path) ->
         with broken, pytest.raises(RowNotWrittenError) as refused:
             file.append({"TestType": "read"})
         assert f"out.csv cannot be written: {words}" in str(refused.value)
-        assert rows_of(tmp_path / "out.csv") == []
+        assert rows(tmp_path / "out.csv") == []
 
 
 def socket(path: Path) -> None:
@@ -270,7 +265,7 @@ def test_a_file_that_was_lost_is_written_anew_beside_its_place(tmp_path: Path, h
     assert told == f"{path} was {word} during the run: all rows, and those that follow, are in {rescued}"
     assert file.append({"TestType": "txn"}) is None
     assert file.file == rescued and not file.lost
-    assert [row["TestType"] for row in rows_of(rescued)] == ["earlier", "write", "read", "txn"]
+    assert [row["TestType"] for row in rows(rescued)] == ["earlier", "write", "read", "txn"]
     assert how != "replaced" or path.read_text() == "an editor's\n"
 
 
@@ -296,7 +291,7 @@ def test_a_row_that_is_appended_again_is_written_once(
     with mock.patch.object(file, struck, side_effect=error), pytest.raises(raised):
         file.append({"TestType": "b"})
     file.append({"TestType": "b"})
-    assert [row["TestType"] for row in rows_of(file.file)] == ["a", "b"]
+    assert [row["TestType"] for row in rows(file.file)] == ["a", "b"]
 
 
 def test_a_file_that_is_lost_for_good_holds_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +320,7 @@ def test_rows_that_are_amended_take_the_place_of_the_first_ones(tmp_path: Path) 
     )
     file.append({"Scenario": "later", "Valid": "yes"})
     assert not file.lost and link.is_symlink() and path.stat().st_mode & 0o777 == 0o640
-    assert [(row["Scenario"], row["Valid"]) for row in rows_of(path)] == [
+    assert [(row["Scenario"], row["Valid"]) for row in rows(path)] == [
         ("earlier", "yes"), ("first", "no"), ("second", "no"), ("later", "yes"),
     ]  # fmt: skip
     assert sorted(tmp_path.iterdir()) == [link, path]
@@ -340,7 +335,7 @@ def test_rows_that_cannot_be_amended_stay_as_they_are(tmp_path: Path) -> None:
         file.amend([({"Scenario": "first", "Valid": "yes"}, {"Scenario": "first", "Valid": "no"})])
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
     file.append({"Scenario": "second"})
-    assert [row["Scenario"] for row in rows_of(path)] == ["first", "second"]
+    assert [row["Scenario"] for row in rows(path)] == ["first", "second"]
 
 
 def test_a_file_that_is_lost_again_is_rescued_again_and_overwrites_nothing(tmp_path: Path) -> None:
@@ -353,7 +348,7 @@ def test_a_file_that_is_lost_again_is_rescued_again_and_overwrites_nothing(tmp_p
     assert file.file == second
     second.unlink()
     file.append({"TestType": "read"})
-    assert [row["TestType"] for row in rows_of(second)] == ["write", "read"]
+    assert [row["TestType"] for row in rows(second)] == ["write", "read"]
     assert path.with_name("out.csv.rescued").read_text() == "somebody's\n"
 
 
@@ -369,7 +364,7 @@ def test_a_rescue_that_finds_no_room_is_told_and_tried_again_with_the_next_row(t
         assert file.lost and not list(tmp_path.iterdir())
         lift()
     file.append({"TestType": "read"})
-    assert [row["TestType"] for row in rows_of(file.file)] == ["write", "read"]
+    assert [row["TestType"] for row in rows(file.file)] == ["write", "read"]
 
 
 # --- Torn rows --------------------------------------------------------------------------------------------------------
