@@ -16,7 +16,6 @@ from typing import Annotated, Literal, TypeVar, get_args
 from pydantic import Field
 
 from containernet_env.base import assets
-from containernet_env.base.errors import ContainernetEnvError
 from containernet_env.config.plan import Plan, config_hash
 from containernet_env.config.planning import Estimator, dilated
 from containernet_env.model.config import DILATION_MAX, DataStore
@@ -141,28 +140,23 @@ def read(machine: MachineKey) -> tuple[MachineCosts, str | None]:
     return held.of(machine), note
 
 
-def add(machine: MachineKey, requests: Sequence[CostSample], syncs: Sequence[SyncSample]) -> str | None:
-    """Add samples of this machine, atomically; a note where that cannot be. Never raises."""
+def add(machine: MachineKey, requests: Sequence[CostSample], syncs: Sequence[SyncSample]) -> None:
+    """Add samples of this machine, atomically. Raises OSError, and the errors of the cache's folder."""
     if not requests and not syncs:
-        return None
-    try:
-        path = assets.make() / NAME
-        held, _ = _read(path)
-        known = held.of(machine)
-        now = MachineCosts(
-            machine=machine,
-            requests=_last([*known.requests, *requests], lambda sample: (sample.group, sample.dilation > 1)),
-            syncs=_last([*known.syncs, *syncs], lambda sample: sample.data),
-        )
-        others = [costs for costs in held.machines if costs.machine != machine]
-        content = CostsFile(machines=[*others, now][-KEPT_MACHINES:])
-        with replacing(path, sync=True, for_caller=False) as file:
-            os.fchmod(file.fileno(), 0o644)  # for `check` without root, whatever the umask is
-            file.write(f"{content.model_dump_json(by_alias=True, indent=1)}\n".encode())
-    except (OSError, ContainernetEnvError) as error:
-        why = reason(error) if isinstance(error, OSError) else error
-        return f"what requests cost on this machine is not kept: {why}"
-    return None
+        return
+    path = assets.make() / NAME
+    held, _ = _read(path)
+    known = held.of(machine)
+    now = MachineCosts(
+        machine=machine,
+        requests=_last([*known.requests, *requests], lambda sample: (sample.group, sample.dilation > 1)),
+        syncs=_last([*known.syncs, *syncs], lambda sample: sample.data),
+    )
+    others = [costs for costs in held.machines if costs.machine != machine]
+    content = CostsFile(machines=[*others, now][-KEPT_MACHINES:])
+    with replacing(path, sync=True, for_caller=False) as file:
+        os.fchmod(file.fileno(), 0o644)  # for `check` without root, whatever the umask is
+        file.write(f"{content.model_dump_json(by_alias=True, indent=1)}\n".encode())
 
 
 _Sample = TypeVar("_Sample", CostSample, SyncSample)

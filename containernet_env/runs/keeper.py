@@ -83,9 +83,14 @@ def keep_costs(
             for cluster in clusters
             if cluster.sync
         ]
-        return capacity.add(MachineKey.of(facts), [one for one in samples if one is not None], syncs)
+        capacity.add(MachineKey.of(facts), [one for one in samples if one is not None], syncs)
     except Exception as error:  # noqa: BLE001 - whatever it is, the run and its rows are worth more
-        return f"what requests cost on this machine is not kept: {text_of(error)}"
+        return f"what requests cost on this machine is not kept: {_why(error)}"
+    return None
+
+
+def _why(error: Exception) -> str:
+    return reason(error) if isinstance(error, OSError) else text_of(error)
 
 
 class RowsNotWrittenError(RunError):
@@ -179,8 +184,7 @@ class Keeper:
         except Exception as error:  # noqa: BLE001 - whatever it is, the run and its rows are worth more
             if not self._record_failed:
                 self._record_failed = True
-                why = reason(error) if isinstance(error, OSError) else text_of(error)
-                self._progress.note(f"{self.directory.path} cannot be kept as a whole: {why}; the run goes on")
+                self._progress.note(f"{self.directory.path} cannot be kept as a whole: {_why(error)}; the run goes on")
 
     def manifest(self, manifest: Manifest, inputs: Mapping[str, str] | None = None) -> None:
         """See ``RunDirectory``; ``inputs`` are the files that the manifest names, by their names."""

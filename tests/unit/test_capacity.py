@@ -413,10 +413,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_the_file_keeps_the_last_of_each_group_of_each_machine(place: Path) -> None:
     other = KEY.model_copy(update={"cores": 4})
-    assert capacity.add(other, [sample(links_ns=7)], []) is None
+    capacity.add(other, [sample(links_ns=7)], [])
     for number in range(20):
         added = [sample(links_ns=number), sample(kind="txn", links_ns=number)]
-        assert capacity.add(KEY, added, known(sync_ms=number).syncs) is None
+        capacity.add(KEY, added, known(sync_ms=number).syncs)
     held, note = capacity.read(KEY)
     assert note is None
     for kind in ("write", "txn"):
@@ -438,8 +438,8 @@ def test_the_file_keeps_the_last_of_each_group_of_each_machine(place: Path) -> N
 def test_a_full_disk_leaves_the_file_as_it_was(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     capacity.add(KEY, [sample()], [])
     monkeypatch.setattr(os, "fsync", mock.Mock(side_effect=OSError(28, "No space left on device")))
-    note = capacity.add(KEY, [sample(), sample()], [])
-    assert note == "what requests cost on this machine is not kept: No space left on device"
+    with pytest.raises(OSError, match="No space left on device"):
+        capacity.add(KEY, [sample(), sample()], [])
     assert (capacity.read(KEY), os.listdir(place.parent)) == ((known(sample()), None), [capacity.NAME])
 
 
@@ -454,7 +454,7 @@ def test_a_file_that_is_not_ours_is_ignored_with_a_note_and_replaced(place: Path
     held, note = capacity.read(KEY)
     assert held == known()
     assert note == f"{place} is not what a run has left there: it is ignored, and the next run replaces it"
-    assert capacity.add(KEY, [sample()], []) is None
+    capacity.add(KEY, [sample()], [])
     assert capacity.read(KEY) == (known(sample()), None)
 
 
@@ -464,7 +464,8 @@ def test_what_is_no_file_at_all_is_ignored_with_a_note(place: Path) -> None:
         place.unlink(missing_ok=True)
         make(place)
         assert "cannot be read: it is no regular file" in str(capacity.read(KEY)[1])
-    assert "is not kept: Is a directory" in str(capacity.add(KEY, [sample()], []))
+    with pytest.raises(IsADirectoryError):
+        capacity.add(KEY, [sample()], [])
     assert os.listdir(place.parent) == [capacity.NAME]
 
 
@@ -481,9 +482,12 @@ def test_a_run_keeps_what_requests_cost(place: Path, tmp_path: Path, monkeypatch
     place.parent.rmdir()
     place.parent.write_text("no folder")
     assert run(tmp_path / "out.csv").failed == 0
-    monkeypatch.setattr(capacity, "add", lambda *_: 1 / 0)
-    assert run(tmp_path / "out.csv").failed == 0
-    assert [row["Error"] for row in rows(tmp_path / "out.csv")] == ["-"] * 3
-    assert costs_module.keep_costs(plan_of(tmp_path), MACHINE, [], []) == (
-        "what requests cost on this machine is not kept: ZeroDivisionError: division by zero"
-    )
+    for error, words in (
+        (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+    ):
+        monkeypatch.setattr(capacity, "add", mock.Mock(side_effect=error))
+        assert run(tmp_path / "out.csv").failed == 0
+        note = costs_module.keep_costs(plan_of(tmp_path), MACHINE, [], [])
+        assert note == f"what requests cost on this machine is not kept: {words}"
+    assert [row["Error"] for row in rows(tmp_path / "out.csv")] == ["-"] * 4
