@@ -46,6 +46,7 @@ def cell(a: list[float], b: list[float]) -> Cell:
                 "Attempt": 1,
                 "Error": None,
                 "Valid": "yes",
+                "Reasons": None,
                 "OfferedRate_per_s": math.nan,
                 "RunId": run,
                 "Timestamp": run,
@@ -58,11 +59,8 @@ def cell(a: list[float], b: list[float]) -> Cell:
 
 def called_different(rng: np.random.Generator, pairs: int, n: int, shape: str, spread: float) -> int:
     """Of so many pairs without a difference, in how many `compare` says that B is slower or faster."""
-    found = 0
-    for _ in range(pairs):
-        judged = cell(values(rng, shape, spread, n), values(rng, shape, spread, n))
-        found += judged.verdict in ("slower", "faster")
-    return found
+    judged = (cell(values(rng, shape, spread, n), values(rng, shape, spread, n)) for _ in range(pairs))
+    return sum(one.verdict in ("slower", "faster") for one in judged)
 
 
 def rejected_and_covered(rng: np.random.Generator, pairs: int, n: int, shape: str, spread: float) -> tuple[int, int]:
@@ -134,8 +132,5 @@ def found_at_what_is_named(
 
 def found_at(rng: np.random.Generator, pairs: int, n: int, spread: float) -> int:
     """In how many pairs with a difference of 12 % the test finds it with ``n`` repetitions a side."""
-    found = 0
-    for _ in range(pairs):
-        a, b = values(rng, "normal", spread, n), values(rng, "normal", spread, n, EFFECT)
-        found += statistics.mann_whitney(a, b).p <= statistics.ALPHA
-    return found
+    sides = ((values(rng, "normal", spread, n), values(rng, "normal", spread, n, EFFECT)) for _ in range(pairs))
+    return sum(statistics.mann_whitney(a, b).p <= statistics.ALPHA for a, b in sides)

@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 
+from bench.compare import simulate
 from bench.links import summary, tables, theory
 from bench.links.paths import chain, random_graph
 from bench.load import measure, over_http, plan, profile, table
@@ -76,6 +77,12 @@ def test_each_tool_spells_a_number_in_its_own_way() -> None:
     assert {number: plan.key_name(plan.ETCD, number).rstrip(b"\0") for number in names} == names
     # In the order of bytes 191 comes last, not 199: it is 382 there, and the first byte of that is the largest.
     assert plan.outermost_keys(plan.ETCD, 200) == (bytes(8), b"\xfe\x02" + bytes(6))
+
+
+def test_simulated_repetitions_are_compared_as_rows_are() -> None:
+    """They lacked a column that decides which rows count."""
+    a, half, twice = ([least + number for number in range(6)] for least in (1000.0, 500.0, 2000.0))
+    assert [simulate.cell(a, b).verdict for b in (half, twice)] == ["slower", "faster"]
 
 
 class FakeCluster(SimpleNamespace):
