@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 SLOW_RATE_BPS = 1_000_000
 """At and below this rate a flow is measured longer, because a round trip through a full queue takes seconds."""
@@ -89,25 +89,18 @@ COMPLETE = Durations(
     hops=(1, 2, 3, 4, 5, 6),
     install_s=120,
 )
-FULL = Durations(
+FULL = replace(
+    COMPLETE,
     name="full",
     limit_s=1500,
     probes=500,
     loaded_probes=300,
-    tcp_warmup_s=3,
-    tcp_s=20,
-    tcp_slow_s=60,
-    repetitions=3,
-    slow_repetitions=3,
     peer_tcp_s=10,
     peer_tcp_slow_s=20,
     peer_repetitions=1,
     udp_s=5,
     frames_s=5,
     cost_s=5,
-    graphs=20,
-    graph_probes=100,
-    hops=(1, 2, 3, 4, 5, 6),
     install_s=60,
 )
 QUICK = Durations(
