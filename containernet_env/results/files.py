@@ -228,13 +228,13 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def files_of(folder: Path) -> Iterator[str]:
+def files_of(folder: Path) -> list[str]:
     """The names of all regular files below a folder, relative to it, sorted; not that of the checksums."""
     found = []
     for place, _, names in os.walk(folder):
         paths = [Path(place, name) for name in names]
         found += [path.relative_to(folder).as_posix() for path in paths if path.is_file() and not path.is_symlink()]
-    yield from sorted(name for name in found if name != CHECKSUMS and not name.endswith(PARTIAL))
+    return sorted(name for name in found if name != CHECKSUMS and not name.endswith(PARTIAL))
 
 
 def checksums_of(folder: Path) -> str:

@@ -14,8 +14,9 @@ from containernet_env.model.disruption import ExecutedEvent
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.usage import Consumption
 
-# What an int64 holds: larger ones are no times, and leave what a float can hold.
+# What an int64 holds: larger ones are none of ours, and leave what a float can hold.
 _Nanoseconds = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class _ReadPart(BaseModel):
@@ -97,10 +98,6 @@ def _with(part: type[_ReadPart]) -> AfterValidator:
         return value
 
     return AfterValidator(check)
-
-
-# What an int64 holds: larger ones are none of ours, and leave what a float can hold.
-_Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class _Record(BaseModel):
