@@ -16,7 +16,9 @@ func parsed(t testing.TB, text string) *List {
 	t.Helper()
 	l := assert.Got(Parse(text))(t)
 	local, far := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("203.0.113.9")
-	known := map[string][]netip.Addr{"here": {local}, "far": {far, netip.MustParseAddr("2001:db8::9")}, "both": {far, local}}
+	known := map[string][]netip.Addr{
+		"here": {local}, "far": {far, netip.MustParseAddr("2001:db8::9")}, "both": {far, local},
+	}
 	l.lookup = func(_ context.Context, _, host string) ([]netip.Addr, error) {
 		if known[host] == nil {
 			return nil, errors.New("no such host")
@@ -31,7 +33,8 @@ func TestEndpointsThatMayBeAsked(t *testing.T) {
 		list          string
 		allowed, not_ string
 	}{
-		{"", "nowhere:5", "127.0.0.1:1 [::1]:2 [::ffff:127.0.0.1]:2 here:5 both:5 169.254.169.254:80 0.0.0.0:80 [::]:80 far:5"},
+		{"", "nowhere:5",
+			"127.0.0.1:1 [::1]:2 [::ffff:127.0.0.1]:2 here:5 both:5 169.254.169.254:80 0.0.0.0:80 [::]:80 far:5"},
 		{"local", "nowhere:5", "127.0.0.1:1 here:5 203.0.113.9:2379 far:5"},
 		{"local,127.0.0.0/8", "127.0.0.1:1 127.9.9.9:2379 [::ffff:127.0.0.1]:2 here:5 both:5", "[::1]:2 0.0.0.0:80"},
 		{"127.0.0.1:2379,here:5", "127.0.0.1:2379 here:2379 here:5", "127.0.0.1:1 here:6"},

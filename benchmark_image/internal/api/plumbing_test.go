@@ -137,7 +137,8 @@ func TestClientsThatEnd(t *testing.T) {
 			s.Runner.Cancel()
 		}
 		r := <-answered
-		assert.That(t, r.status == 500 && strings.Contains(string(r.answer), want), "%d %s, want %q", r.status, r.answer, want)
+		found := r.status == 500 && strings.Contains(string(r.answer), want)
+		assert.That(t, found, "%d %s, want %q", r.status, r.answer, want)
 	}
 }
 

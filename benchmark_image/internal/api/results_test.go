@@ -131,7 +131,8 @@ func TestOnlyADirectoryOfOnesOwnKeepsResults(t *testing.T) {
 	link, file := filepath.Join(dir, "link"), filepath.Join(dir, "file")
 	assert.OK(t, os.Symlink(t.TempDir(), link))
 	assert.OK(t, os.WriteFile(file, nil, 0o600))
-	for path, taken := range map[string]bool{open: false, link: false, file: false, filepath.Join(dir, "new", "one"): true} {
+	own := filepath.Join(dir, "new", "one")
+	for path, taken := range map[string]bool{open: false, link: false, file: false, own: true} {
 		_, err := OpenResults(path)
 		assert.That(t, (err == nil) == taken, "%s keeps results: %v", path, err)
 	}

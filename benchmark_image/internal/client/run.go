@@ -25,8 +25,9 @@ import (
 
 // run runs the benchmark that s describes and prints the report. It returns false when something failed; the
 // error is only about printing the report.
-func run(ctx context.Context, w world.World, s *spec.Spec, d display, secure spec.Securer, stdout, stderr io.Writer) (bool,
-	error) {
+func run(
+	ctx context.Context, w world.World, s *spec.Spec, d display, secure spec.Securer, stdout, stderr io.Writer,
+) (bool, error) {
 	if d.output == "text" && s.Operation == spec.Range {
 		name := map[string]string{spec.Linearizable: "linearizable", spec.Serializable: "serializable",
 			spec.Relaxed: "default"}[s.Consistency]

@@ -326,8 +326,8 @@ func ReadSecret(name string) ([]byte, error) {
 	return content, err
 }
 
-// user is who a load of etcd logs in as, nil: there is none. The password is the first line of the file that s names, or
-// what the environment has.
+// user is who a load of etcd logs in as, nil: there is none. The password is the first line of the file that s names,
+// or what the environment has.
 func (s *Spec) user() (*etcd.User, error) {
 	if s.User == "" {
 		return nil, nil
