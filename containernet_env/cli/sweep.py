@@ -338,8 +338,17 @@ def sweep_command(
     console = plain_console()
     made = design(sweep, settings, **choices)
     refuse_options(made.beds[0].plan.config, taken=("seed",))
-    repeated = (made.repeat or 1, until_ci, ci_of, max_repeat, tries)
-    request = Request(*repeated, retry_failed, other_versions, rtt_tolerance, consent)
+    request = Request(
+        repeat=made.repeat or 1,
+        until_ci=until_ci,
+        ci_of=ci_of,
+        max_repeat=max_repeat,
+        tries=tries,
+        retry_failed=retry_failed,
+        other_versions=other_versions,
+        tolerance=rtt_tolerance,
+        yes_load_this_cluster=consent,
+    )
     if out is None and not dry_run:
         raise click.UsageError("Missing argument 'OUT': the CSV file that rows are appended to.")
     progress = JsonLines() if as_json else SweepLines(console)

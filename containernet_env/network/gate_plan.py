@@ -243,6 +243,7 @@ class GatePlan:
                 self._over.setdefault(hop.name, []).append(pair)
 
     def over(self, hop: Hop) -> Sequence[tuple[str, str]]:
+        """The paths that a direction is part of, by sender and receiver."""
         return self._over.get(hop.name, ())
 
 

@@ -82,9 +82,11 @@ class Allowed:
     larger: bool = False
 
     def early(self, delay_ns: float) -> float:
+        """By how much a delay may be too short, ns."""
         return self._of(self.early_ns, delay_ns * self.early_ratio)
 
     def late(self, delay_ns: float) -> float:
+        """By how much it may be too long, ns."""
         return self._of(self.late_ns, delay_ns * self.late_ratio)
 
     def _of(self, duration_ns: int, share_ns: float) -> float:

@@ -114,6 +114,7 @@ class Faults:
         return self._change(name, [event.verb], event.shaped)
 
     def unshape(self, name: str, verbs: Sequence[Verb]) -> int:
+        """Reset these of delay, loss and rate to the topology's values; when (monotonic, ns)."""
         return self._change(name, verbs, lambda planned: planned)
 
     def _change(self, name: str, verbs: Sequence[Verb], value: Callable[[DirectionSpec], DirectionSpec]) -> int:
@@ -129,6 +130,7 @@ class Faults:
         return max((link.follow(start_ns) for link in links), default=0)
 
     def signal(self, verb: Verb, member: str) -> int:
+        """Freeze, thaw or kill a member's first process; when (monotonic, ns)."""
         host = self._hosts[member]
         return {"freeze": host.freeze, "thaw": host.thaw, "kill": host.kill}[verb]()
 

@@ -192,9 +192,11 @@ class LocalServer:
 
     @property
     def connection(self) -> UnixConnection:
+        """A connection to the server, once it serves."""
         return UnixConnection(self.name, self._folder / _SOCKET)
 
     def start(self) -> None:
+        """Start it; it serves later."""
         credentials = self._folder / "credentials"
         credentials.mkdir(mode=0o700)
         for kind, path in self._files.items():

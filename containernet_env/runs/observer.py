@@ -110,6 +110,7 @@ class WrittenKeys:
 
 
 def packed(lines: Iterable[str]) -> Iterator[bytes]:
+    """The lines as one gzip file, in pieces."""
     compressor = zlib.compressobj(1, wbits=_GZIP)
     waiting: list[bytes] = []
     size = 0

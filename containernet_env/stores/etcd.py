@@ -326,6 +326,7 @@ class LoggedIn(Connection):
         self.host, self.authority = connection.host, connection.authority
 
     def log_in(self, timeout_s: float = external.REQUEST_S) -> None:
+        """Get a new token. Raises ``RunError``."""
         body = {"name": self._login.user, "password": self._login.password}
         answer = self._connection.request_json(CLIENT_PORT, "POST", _LOGIN, body, timeout_s=timeout_s)
         try:

@@ -39,6 +39,7 @@ def answers_a_read(service: HttpService, status: int) -> bool:
 
 
 def listed(codes: Iterable[int]) -> str:
+    """Status codes as text, such as ``200,204``."""
     return ",".join(map(str, codes))
 
 

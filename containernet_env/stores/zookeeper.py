@@ -586,6 +586,7 @@ TICK_MS, INIT_TICKS, SYNC_TICKS = 2000, 10, 5
 
 
 def jars_of(version: str) -> tuple[Download, ...]:
+    """The jars of one of ``VERSIONS``."""
     wanted = [(sha256, path) for sha256, path in _JARS if not path.startswith(_OWN) or path.endswith(f"-{version}.jar")]
     return tuple(Download(f"{path.split('/')[-3]}.jar", f"{_CENTRAL}/{path}", sha256) for sha256, path in wanted)
 
@@ -687,6 +688,7 @@ _TICKS = "has ticks instead: the flags tickTime, initLimit and syncLimit of the 
 
 
 def bad_prefix(prefix: str) -> tuple[str, str] | None:
+    """The fault of a prefix of keys and the allowed form; ``None`` if there is no fault."""
     if (problem := store.path_problem(prefix)) is not None:
         return problem
     if not prefix.isascii() or " " in prefix:
