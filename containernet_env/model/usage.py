@@ -51,6 +51,14 @@ class Consumption:
     memory_pressure_ns: int | None = None
     io_pressure_ns: int | None = None
 
+    def stopped_ns(self, period_ns: int) -> int:
+        """How long its CPU quota may have stopped all of it at once: at most once for each of the quota's periods.
+
+        The kernel adds up ``throttled_ns`` over the cores (kernel/sched/fair.c, ``unthrottle_cfs_rq``).
+        """
+        longest_ns = period_ns * self.throttled_periods if self.throttled_periods is not None else 0
+        return min(self.throttled_ns or 0, longest_ns)
+
     def values(self) -> dict[str, int]:
         """The known values, as JSON."""
         return {name: value for name in NAMES if (value := getattr(self, name)) is not None}

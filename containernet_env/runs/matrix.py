@@ -323,8 +323,13 @@ class Matrix:
         timeout_s = emulated(self._target.member_timeout_s, self._dilation, "_s")
         living = {name: silence for name, silence in silences.items() if name in self._target.cluster.endpoints}
         usage, load, deaths = outcome.machine, outcome.load, self._target.cluster.deaths()
-        members = usage.used.members if usage is not None else {}
-        throttled_s = {name: (used.throttled_ns or 0) / 1e9 for name, used in members.items()}
+        # Periods are in real time.
+        periods_ns = {host.name: 1000 * host.cpu_period_us for host in self._target.plan.hosts}
+        members = real.machine.used.members if real.machine is not None else {}
+        throttled_s = {
+            name: emulated(used.stopped_ns(periods_ns[name]) / 1e9, self._dilation, "_s")
+            for name, used in members.items()
+        }
         latency_s = outcome.floor_s or (load.median_s if load is not None else None)
         done = outcome.disruptions
         killed, stopped = (done.killed, done.stopped) if done is not None else ((), ())

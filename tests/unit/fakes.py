@@ -540,7 +540,7 @@ class Bench:
         self.target.progress, self.target.stop = self.progress, self.stop
         self.target.on_event = lambda kind, text, subject=None: self.events.append((kind, subject))
         plan = SimpleNamespace(scenarios=planned, dataset=Dataset(8, 256, 1000), dilation=dilation)
-        plan.options, plan.topology = PlanOptions(2, **options), PLAN.topology
+        plan.options, plan.topology, plan.hosts = PlanOptions(2, **options), PLAN.topology, PLAN.hosts
         self.target.plan = self.target.emulated = plan
         self.matrix = Matrix(
             self.target,

@@ -22,14 +22,14 @@ from containernet_env.model.findings import (
     network_findings,
 )
 from containernet_env.model.scenario import Scenario
-from containernet_env.model.usage import Leadership, LinkStatistics
+from containernet_env.model.usage import Consumers, Consumption, Leadership, LinkStatistics, Usage
 from containernet_env.runs.follow import MemberWatch
 from containernet_env.runs.load import Answer
 from containernet_env.runs.testbed import LinkWatch
 from containernet_env.stores.cluster import Ping
 from tests.simulated_time import World
 from tests.unit.descriptors import closed_from_now_on, open_descriptors
-from tests.unit.fakes import Bench, FakeCluster, read, write
+from tests.unit.fakes import Bench, FakeCluster, observing, read, write
 
 
 @pytest.mark.parametrize("fails", ["the thread", "the eventfd", "nothing: it is never started"])
@@ -345,3 +345,21 @@ def test_a_row_is_marked_for_living_members_that_were_silent_in_its_own_scenario
     watch.reset.side_effect = lambda: setattr(watch, "longest_s", lambda: meanwhile)
     bench.matrix.run()
     assert bench.findings() == findings
+
+
+@pytest.mark.parametrize(("throttled_s", "periods", "dilation"), [(1.8, 17, 1), (99.0, 17, 1), (99.0, 35, 2)])
+def test_a_cpu_limit_explains_at_most_a_period_of_silence_for_each_period_that_it_stopped(
+    throttled_s: float, periods: int, dilation: int
+) -> None:
+    """The kernel adds up the cores: 32 of them, stopped for 0.1 s of 2 s, said that the member was, for 3.2 s."""
+
+    def effects(periods: int) -> list[str]:
+        bench = Bench(write("w"), dilation=dilation)
+        bench.matrix._members = mock.Mock(longest_s=lambda: {"etcd1": 3.6 * dilation}, silent=lambda for_s: [])
+        used = Consumption(throttled_ns=round(throttled_s * 1e9 * dilation), throttled_periods=periods)
+        sampler = mock.Mock(end=lambda: Usage(10**10, Consumers({"etcd1": used})))
+        bench.matrix._observer = observing(bench.target, sampler)
+        bench.matrix.run()
+        return [found.effect for found in bench.outcomes[0].findings if found.kind == "member_silent"]
+
+    assert [effects(periods), effects(periods + 1)] == [["invalid"], ["info"]]
