@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
@@ -310,6 +312,36 @@ def interrupt(_signum: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+@contextmanager
+def waking() -> Iterator[None]:
+    """Within it each signal with a handler interrupts what the main thread, the caller, waits for.
+
+    Handlers run in the main thread. But a signal that comes while the process is stopped is given to any of its threads
+    (``complete_signal`` in Linux's kernel/signal.c), and the main thread would wait on.
+    """
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    main = threading.get_ident()
+
+    def wake() -> None:
+        while numbers := os.read(read, 1):
+            if numbers[0] != signal.SIGURG:
+                signal.pthread_kill(main, signal.SIGURG)
+
+    before = signal.signal(signal.SIGURG, lambda _signum, _frame: None)
+    before_fd = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    thread = threading.Thread(target=wake, name="signals", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before_fd)
+        os.close(write)
+        thread.join()
+        os.close(read)
+        signal.signal(signal.SIGURG, before)
+
+
 class StopSignals(Stop):
     """A stop token that turns the first stop signal into `Interrupted`, raised once in the main thread.
 
@@ -337,23 +369,25 @@ class StopSignals(Stop):
         self._deferring = False
         self._on_ignored = on_ignored
         self._resume = resume
-        self._previous: dict[int, object] = {}
+        self._entered = ExitStack()
 
     def __enter__(self) -> StopSignals:
         """Raises KeyboardInterrupt where Ctrl-C was pressed before, see ``interrupt``."""
         if _pressed:
             raise KeyboardInterrupt
-        for signum in STOP_SIGNALS:
-            # nohup ignores hang-ups; the others a shell ignores for each command that a script starts with `&`.
-            if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:
-                self._previous[signum] = signal.signal(signum, self._handle)
+        with ExitStack() as entered:
+            entered.enter_context(waking())
+            for signum in STOP_SIGNALS:
+                # nohup ignores hang-ups; the others a shell ignores for each command that a script starts with `&`.
+                if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:
+                    entered.callback(signal.signal, signum, signal.signal(signum, self._handle))
+            self._entered = entered.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for signum, handler in self._previous.items():
-            signal.signal(signum, handler)  # type: ignore[arg-type]
+        self._entered.close()
         if error is not None and self._resume is not None and (stop := stop_behind(error)) is not None:
             with suppress(ContainernetEnvError):
                 stop.add_note(self._resume())
