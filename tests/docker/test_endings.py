@@ -5,7 +5,10 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,18 +52,26 @@ def test_ctrl_c_before_the_first_scenario(moment: str, long: Path, tmp_path: Pat
     assert stopped.errors() == []
 
 
-def lab_of(config: Path) -> subprocess.Popen[str]:
-    """A lab that stays up and says so."""
+@contextmanager
+def lab_of(config: Path) -> Iterator[subprocess.Popen[str]]:
+    """A lab that says that it is up, and is ended afterwards."""
     commands = ("etcd1 echo up", "etcd1 ping -c 1 benchmark", "etcd1 sleep 600")
     options = [word for command in commands for word in ("-c", command)]
     argv = [str(COMMAND), "shell", str(config), "--port", "18080", *options]
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(argv, text=True, start_new_session=True, **pipes) as lab:
+        try:
+            yield lab
+            lab.send_signal(signal.SIGTERM)
+            lab.communicate(timeout=HANG_S)
+        finally:
+            lab.kill()
 
 
 def test_two_labs_stand_beside_a_run_and_its_row_says_so(tiny: Path, tmp_path: Path) -> None:
     config = PROJECT / "configs" / "1node.json"
-    labs = [lab_of(config) for _ in range(2)]
-    try:
+    with ExitStack() as stack:
+        labs = [stack.enter_context(lab_of(config)) for _ in range(2)]
         for lab in labs:
             assert lab.stdout is not None
             if lab.stdout.readline() != "up\n":
@@ -70,8 +81,4 @@ def test_two_labs_stand_beside_a_run_and_its_row_says_so(tiny: Path, tmp_path: P
         done = run(config, tmp_path / "out.csv", "--scenarios", tiny, "--only", "read-serial*")
         assert done.returncode == 0 and "2 labs are up on this machine" in done.stdout, done.stdout + done.stderr
         assert [row["OtherLabs"] for row in rows(tmp_path / "out.csv")] == ["2"]
-    finally:
-        for lab in labs:
-            lab.send_signal(signal.SIGTERM)
-            lab.communicate(timeout=HANG_S)
     assert [lab.returncode for lab in labs] == [128 + signal.SIGTERM] * 2

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -187,7 +187,8 @@ def test_an_ended_sweep_leaves_no_cell_running(signum: int, status: int, schedul
         # A shell has what runs in its background ignore SIGINT.
         heard = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "preexec_fn": heard}
-        with subprocess.Popen(argv, cwd=ROOT, **pipes) as ended:
+        with subprocess.Popen(argv, cwd=ROOT, **pipes) as ended, ExitStack() as stack:
+            stack.callback(ended.kill)
             eventually(lambda: a.begun(2), "the second benchmark begins")
             events = next((a.folder / worker.FOLDER / "out.runs").glob("*/events.jsonl"))
             # What comes later, a kill may lose.
