@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from concurrent.futures import Future as RealFuture
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from random import Random
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
@@ -278,6 +278,7 @@ class World:
             "time_ns": lambda: EPOCH_NS + now_ns(),
             "sleep": lambda seconds: self.wait(lambda: False, seconds) and None,
             "select": select,
+            "waking": nullcontext,
         }
         for kind in (Condition, Event, Future, Lock, SimpleQueue, Thread, ThreadPoolExecutor):
             names[kind.__name__] = functools.partial(kind, self)

@@ -7,23 +7,57 @@ These are Python's own. Tests replace these names (``tests/simulated_time.py``),
 
 from __future__ import annotations
 
+import os
 import selectors
+import signal
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
-from threading import Condition, Event, Lock, RLock, Thread
+from threading import Condition, Event, Lock, RLock, Thread, get_ident
 from time import monotonic, monotonic_ns, perf_counter_ns, sleep, time, time_ns
 
 __all__ = [
     "Condition", "Empty", "Event", "Future", "Lock", "Moment", "RLock", "SimpleQueue", "Thread", "ThreadPoolExecutor",
-    "monotonic", "monotonic_ns", "perf_counter_ns", "select", "sleep", "time", "time_ns", "utc_now",
+    "monotonic", "monotonic_ns", "perf_counter_ns", "select", "sleep", "time", "time_ns", "utc_now", "waking",
 ]  # fmt: skip
 
 
 def select(selector: selectors.BaseSelector, timeout_s: float | None) -> list[tuple[selectors.SelectorKey, int]]:
     """The ready keys of a selector, after ``timeout_s`` at the latest."""
     return selector.select(timeout_s)
+
+
+@contextmanager
+def waking() -> Iterator[None]:
+    """Within it each signal with a handler interrupts what the main thread, the caller, waits for.
+
+    Handlers run in the main thread. But a signal that comes while the process is stopped is given to any of its threads
+    (``complete_signal`` in Linux's kernel/signal.c), and the main thread would wait on.
+    """
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    main = get_ident()
+
+    def wake() -> None:
+        while numbers := os.read(read, 1):
+            if numbers[0] != signal.SIGURG:
+                signal.pthread_kill(main, signal.SIGURG)
+
+    before = signal.signal(signal.SIGURG, lambda _signum, _frame: None)
+    before_fd = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    thread = Thread(target=wake, name="signals", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before_fd)
+        os.close(write)
+        thread.join()
+        os.close(read)
+        signal.signal(signal.SIGURG, before)
 
 
 def utc_now() -> str:

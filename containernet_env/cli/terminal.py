@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -312,36 +310,6 @@ def interrupt(_signum: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-@contextmanager
-def waking() -> Iterator[None]:
-    """Within it each signal with a handler interrupts what the main thread, the caller, waits for.
-
-    Handlers run in the main thread. But a signal that comes while the process is stopped is given to any of its threads
-    (``complete_signal`` in Linux's kernel/signal.c), and the main thread would wait on.
-    """
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-    main = threading.get_ident()
-
-    def wake() -> None:
-        while numbers := os.read(read, 1):
-            if numbers[0] != signal.SIGURG:
-                signal.pthread_kill(main, signal.SIGURG)
-
-    before = signal.signal(signal.SIGURG, lambda _signum, _frame: None)
-    before_fd = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-    thread = threading.Thread(target=wake, name="signals", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(before_fd)
-        os.close(write)
-        thread.join()
-        os.close(read)
-        signal.signal(signal.SIGURG, before)
-
-
 class StopSignals(Stop):
     """A stop token that turns the first stop signal into `Interrupted`, raised once in the main thread.
 
@@ -376,7 +344,7 @@ class StopSignals(Stop):
         if _pressed:
             raise KeyboardInterrupt
         with ExitStack() as entered:
-            entered.enter_context(waking())
+            entered.enter_context(clock.waking())
             for signum in STOP_SIGNALS:
                 # nohup ignores hang-ups; the others a shell ignores for each command that a script starts with `&`.
                 if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:

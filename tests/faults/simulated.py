@@ -428,7 +428,7 @@ def on_machine(run: Run) -> Iterator[None]:
         (container_files, {"open_file": machine.open_file}),
         (os, {"fsync": lambda fd: None, "fdatasync": lambda fd: None}),
         (signal, {"pidfd_send_signal": machine.pidfd_send_signal, "signal": run.handlers.__setitem__}),
-        (signal, {"getsignal": lambda signum: signal.SIG_DFL, "set_wakeup_fd": lambda fd, **_: -1}),
+        (signal, {"getsignal": lambda signum: signal.SIG_DFL}),
         (emulator.subprocess, {"Popen": partial(Popen, machine)}),
         (emulator, {"socket": SimpleNamespace(**vars(socket) | {"socketpair": machine.socketpair})}),
         (emulator, {"default_binary": lambda: "/bin/sh"}),
