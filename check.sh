@@ -35,7 +35,7 @@ readonly BY_NAME=(docker-all faults-all seeds soak measure)
 # In the background, shells ignore SIGINT, with nohup SIGHUP: so would the programs that tests end.
 readonly PYTEST=(env "--default-signal=INT,HUP" .venv/bin/python -m pytest -q -rs -p no:cacheprovider --durations=25)
 readonly GOGC_SHORT=500 # of Go's compiler and tests: with 100, garbage collection takes a fifth of their CPU time
-readonly GO_MODULES=(benchmark_image link_emulator replicas_image bench/load/peers tests/docker/small_proxy)
+readonly GO_MODULES=(benchmark_image link_emulator disk_emulator replicas_image bench/load/peers tests/docker/small_proxy)
 readonly SCRIPTS=(build.sh test.sh check.sh .ci/run tests/vm/inside/boot etcd_image/wait-at-gate
     proxy_image/start-etcd-and-proxy zookeeper_image/start-zookeeper)
 readonly LANES=(engine_lane root_lane go_lane python_lane) # side by side

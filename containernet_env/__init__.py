@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from containernet_env.base.release import VERSION as __version__
+from containernet_env.base import VERSION as __version__
 
 if TYPE_CHECKING:
     from containernet_env.config.scenarios import load_scenarios

@@ -30,7 +30,7 @@ def clone_of(package: Path) -> Path | None:
 CLONE = clone_of(PACKAGE)
 ROOT = CLONE or PACKAGE / COPIES
 """The folder that holds ``FOLDERS``."""
-FOLDERS = ("configs", *sorted(path.name for path in ROOT.glob("*_image")), "link_emulator")
+FOLDERS = ("configs", *sorted(path.name for path in ROOT.glob("*_image")), "link_emulator", "disk_emulator")
 
 
 def travelling(root: Path, folder: str) -> Iterator[Path]:
@@ -188,6 +188,7 @@ def modules() -> tuple[GoModule, ...]:
             },
         ),
         GoModule("emulator", ROOT / "link_emulator", {"link-emulator": "."}),
+        GoModule("disk", ROOT / "disk_emulator", {"disk-emulator": "."}),
     )
 
 

@@ -30,6 +30,9 @@ def select(selector: selectors.BaseSelector, timeout_s: float | None) -> list[tu
     return selector.select(timeout_s)
 
 
+_NO_SIGNAL = 0
+
+
 @contextmanager
 def waking() -> Iterator[None]:
     """Within it each signal with a handler interrupts what the main thread, the caller, waits for.
@@ -37,25 +40,26 @@ def waking() -> Iterator[None]:
     Handlers run in the main thread. But a signal that comes while the process is stopped is given to any of its threads
     (``complete_signal`` in Linux's kernel/signal.c), and the main thread would wait on.
     """
+    main = get_ident()
+    before = signal.signal(signal.SIGURG, lambda _signum, _frame: None)
     read, write = os.pipe()
     os.set_blocking(write, False)
-    main = get_ident()
 
     def wake() -> None:
-        while numbers := os.read(read, 1):
-            if numbers[0] != signal.SIGURG:
+        while (number := os.read(read, 1)[0]) != _NO_SIGNAL:
+            if number != signal.SIGURG:
                 signal.pthread_kill(main, signal.SIGURG)
 
-    before = signal.signal(signal.SIGURG, lambda _signum, _frame: None)
-    before_fd = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     thread = Thread(target=wake, name="signals", daemon=True)
     thread.start()
+    before_fd = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     try:
         yield
     finally:
         signal.set_wakeup_fd(before_fd)
-        os.close(write)
+        os.write(write, bytes([_NO_SIGNAL]))
         thread.join()
+        os.close(write)
         os.close(read)
         signal.signal(signal.SIGURG, before)
 

@@ -17,6 +17,7 @@ from rich.text import Text
 from containernet_env.base.units import describe_size, format_duration, format_ms, format_number, format_size
 from containernet_env.cli.terminal import clients_text, table
 from containernet_env.config.plan import HostPlan, Plan
+from containernet_env.model.config import Node
 from containernet_env.model.link import Hop, Link, LinkSpec
 from containernet_env.model.names import listed
 from containernet_env.model.proof import directions_text
@@ -150,7 +151,8 @@ def _is_back(hops: Sequence[Hop], others: Sequence[Hop] | None) -> bool:
 
 def _hosts_table(plan: Plan) -> Table:
     places = ["site"] * bool(plan.config.sites) or ["switch"] * bool(plan.config.switches)
-    shown = table("host", *places, "address", ">cpus", ">memory", ">bandwidth", ">delay")
+    syncs = [">fsync"] * any(node.fsync_ns is not None for node in plan.config.nodes)
+    shown = table("host", *places, "address", ">cpus", ">memory", *syncs, ">bandwidth", ">delay")
     for node in plan.config.hosts:
         shown.add_row(
             node.name,
@@ -158,10 +160,15 @@ def _hosts_table(plan: Plan) -> Table:
             f"{node.ip}",
             "unlimited" if node.cpus is None else format_number(node.cpus),
             "unlimited" if node.memory_bytes is None else describe_size(node.memory_bytes),
+            *[_fsync(node) if node in plan.config.nodes else ""] * len(syncs),
             _both_ways(node.link, "bandwidth"),
             _both_ways(node.link, "delay"),
         )
     return shown
+
+
+def _fsync(node: Node) -> str:
+    return "as here" if node.fsync_ns is None else format_duration(node.fsync_ns)
 
 
 def _both_ways(link: LinkSpec, name: str) -> str:

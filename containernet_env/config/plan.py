@@ -57,6 +57,8 @@ CPU_PERIOD_US = 100_000
 """The kernel's default CFS period; a quota is cpus * period."""
 CPU_PERIOD_MAX_US, CPU_QUOTA_MIN_US = 1_000_000, 1000
 """The kernel's longest period and least quota (max_cfs_quota_period, min_cfs_quota_period of kernel/sched/core.c)."""
+FSYNC_MAX_NS = 5 * 10**9
+"""The longest fsync in real time: a program that is killed ends only when its fsync does."""
 TCP_RTO_MIN_MS = 200
 """The shortest retransmission timeout of Linux's TCP (TCP_RTO_MIN)."""
 
@@ -174,7 +176,8 @@ class HostPlan:
     ``image`` is the name of the image (the store's, or ``benchmark``), not its tag. ``command`` follows the image's
     own entry point; ``data`` are the directories that hold a member's data; ``tmpfs`` maps paths to mount
     options; ``environment`` is set inside the container. ``cpuset`` are the cores that it may use; empty: all.
-    ``tcp_rto_min_ms``: TCP's shortest retransmission timeout; ``None`` is the kernel's.
+    ``tcp_rto_min_ms``: TCP's shortest retransmission timeout; ``None`` is the kernel's. ``fsync_ns``: how long an fsync
+    below ``data`` takes; ``None``: as long as it does here.
     """
 
     name: str
@@ -194,6 +197,7 @@ class HostPlan:
     cpu_quota_us: int | None
     cpuset: tuple[int, ...] = ()
     tcp_rto_min_ms: int | None = None
+    fsync_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,6 +395,7 @@ def config_hash(plan: Plan) -> str:
             "cpus": host.cpus,
             "tmpfs": dict(host.tmpfs),
             "tcp": host.tcp_congestion_control,
+            **({} if host.fsync_ns is None else {"fsync_ns": host.fsync_ns}),
         }
         for host in plan.hosts
     ]

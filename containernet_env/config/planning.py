@@ -16,6 +16,7 @@ from containernet_env.config.plan import (
     CPU_PERIOD_MAX_US,
     CPU_PERIOD_US,
     CPU_QUOTA_MIN_US,
+    FSYNC_MAX_NS,
     TCP_RTO_MIN_MS,
     HostPlan,
     Plan,
@@ -660,11 +661,18 @@ def dilated(plan: Plan) -> Plan:
         for node in plan.config.hosts:
             if node.cpus is not None and node.cpus / factor * CPU_PERIOD_MAX_US < CPU_QUOTA_MIN_US:
                 raise ValueError(f"the CPU limit of {node.name} would be below 1 ms in each second")
+            if node.fsync_ns is not None and factor * node.fsync_ns > FSYNC_MAX_NS:
+                raise ValueError(f"an fsync of {node.name} would take more than {format_duration(FSYNC_MAX_NS)}")
     except ValueError as error:
         raise UsageError(f"dilation={factor} is too much for {plan.config.path}: {error}") from error
     topology = plan.topology.with_links(links)
     nodes = [
-        replace(node, link=slowed(node.link, factor), cpus=node.cpus and node.cpus / factor)
+        replace(
+            node,
+            link=slowed(node.link, factor),
+            cpus=node.cpus and node.cpus / factor,
+            fsync_ns=node.fsync_ns and factor * node.fsync_ns,
+        )
         for node in plan.config.hosts
     ]
     members = len(plan.config.nodes)
@@ -795,6 +803,7 @@ def _plan_host(
         cpu_quota_us=round(node.cpus * period_us) if node.cpus is not None else None,
         cpuset=options.other_cores,
         tcp_rto_min_ms=None if factor == 1 else factor * TCP_RTO_MIN_MS,
+        fsync_ns=node.fsync_ns,
     )
 
 

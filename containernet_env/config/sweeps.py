@@ -91,7 +91,7 @@ _OF_LINK: Mapping[str, str] = {
 _HOST: Mapping[str, tuple[Location, ...]] = {
     **{axis: (("link", TO_SWITCH, key), ("link", FROM_SWITCH, key)) for axis, key in _OF_LINK.items()},
     "uplink": (("link", TO_SWITCH, "uplink"),),
-    **{key: ((key,),) for key in ("cpus", "mem", *_PLACES)},
+    **{key: ((key,),) for key in ("cpus", "mem", "fsync", *_PLACES)},
 }
 DATASET_KEYS = "dataset.keys"
 # A load has one of these: the one that is set takes the place of the others.
@@ -115,7 +115,7 @@ AXES: Mapping[str, Axis] = {
     for axis in (
         Axis(MEMBERS, "topology", MEMBERS, "count", {"type": "integer", "minimum": 1, "maximum": MAX_NODES}),
         *(_OF_HOST[key] for key in _HOST if key not in _PLACES),
-        *(replace(_OF_HOST[key], name=f"{CLIENT}.{key}", host=CLIENT) for key in _HOST),
+        *(replace(_OF_HOST[key], name=f"{CLIENT}.{key}", host=CLIENT) for key in _HOST if key != "fsync"),
         *_SETTINGS.values(),
         Axis(STORE, "topology", STORE, None, {}),
         *(_LOAD | _SIZES | _BLOCK).values(),
@@ -129,7 +129,9 @@ def axis_of(name: str) -> Axis | None:
     if name in AXES:
         return AXES[name]
     match = _HOST_AXIS.fullmatch(name)
-    return None if match is None else replace(AXES[f"{CLIENT}.{match[2]}"], name=name, host=match[1])
+    if match is None or match[1] == CLIENT:
+        return None
+    return replace(_OF_HOST[match[2]], name=name, host=match[1])
 
 
 def axis_name(name: str) -> str:

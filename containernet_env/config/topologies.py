@@ -74,6 +74,9 @@ class RawNode(RawHost):
     ip: IPv4Address | None = keyed(kinds.IP, "IPv4 address of the host (the lowest free one)", default=None)
     memory_bytes: int | None = keyed(kinds.MEMORY, _MEM, "mem")
     cpus: Decimal | None = keyed(kinds.CPUS, _CPUS)
+    fsync_ns: int | None = keyed(
+        kinds.FSYNC, "how long an fsync takes on the member's data (as long as here)", "fsync", default=None
+    )
     site: str | None = keyed(SITE, "the site where it is", default=None)
     switch: str | None = keyed(SWITCH, "the switch that its link leads to", default=None)
     count: int = keyed(kinds.integer(1, kinds.MAX_NODES), "how many such members there are", default=1)
@@ -345,7 +348,8 @@ def config_of(document: Document) -> Config:
 
 def _node(name: str, raw: RawNode | RawClient, ip: IPv4Address, places: Places = NO_PLACES) -> Node:
     at = {places.keys[2]: places.of(raw)}
-    return Node(name, ip, raw.memory_bytes, raw.cpus, raw.link_spec(*places.link_of(raw)), **at)
+    fsync_ns = raw.fsync_ns if isinstance(raw, RawNode) else None
+    return Node(name, ip, raw.memory_bytes, raw.cpus, raw.link_spec(*places.link_of(raw)), **at, fsync_ns=fsync_ns)
 
 
 def _places(raw: RawConfig) -> tuple[Places, list[Refused]]:

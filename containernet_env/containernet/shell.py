@@ -325,7 +325,6 @@ CRASHES: Mapping[str, Command] = {
 }
 
 
-_WAKE_MS = 500
 _SECONDS = 5.0
 _SECONDS_MAX = 600.0
 
@@ -603,9 +602,7 @@ class CommandLine(CLI):  # type: ignore[misc]
             return
         while node.waiting:
             try:
-                # A signal that comes while this process is stopped may be delivered to another thread: Python handles
-                # it only once this one goes on.
-                output(node.monitor(_WAKE_MS))
+                output(node.monitor())
             except KeyboardInterrupt:
                 node.sendInt()
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -331,7 +331,8 @@ _CLOCK_SHIFT, _CLOCK_SCHED = 3, 2
 class Pids:
     """The first process of each host, members by name, and the link emulator, where there is one; the driver.
 
-    Where there are several clients, ``clients`` has them by name, and there is no ``client``.
+    Where there are several clients, ``clients`` has them by name, and there is no ``client``. ``disks`` returns the
+    present disk emulators, which count as the driver.
     """
 
     members: Mapping[str, int]
@@ -339,6 +340,7 @@ class Pids:
     links: int | None
     driver: int
     clients: Mapping[str, int] = field(default_factory=dict)
+    disks: Callable[[], Sequence[int]] = tuple
 
 
 class ContainerUse:
@@ -462,6 +464,27 @@ class ProcessUse:
         self._close_group()
 
 
+class DriverUse:
+    """The driver and its disk emulators, of which ended ones count with what they had used when they were last read."""
+
+    def __init__(self, pid: int, disks: Callable[[], Sequence[int]]) -> None:
+        self._driver, self._disks_now = ProcessUse(pid), disks
+        self._disks: dict[int, tuple[ProcessUse, Consumption]] = {}
+
+    def read(self) -> Consumption | None:
+        own = self._driver.read()
+        for pid in self._disks_now():
+            self._disks.setdefault(pid, (ProcessUse(pid), Consumption()))
+        for pid, (use, before) in self._disks.items():
+            self._disks[pid] = use, use.read() or replace(before, rss_bytes=0)
+        known = [found for _, found in self._disks.values() if found.cpu_ns is not None]
+        return added_up([own, *known]) if own is not None and known else own
+
+    def close(self) -> None:
+        for use in (self._driver, *(use for use, _ in self._disks.values())):
+            use.close()
+
+
 class MachineUse:
     """The machine, and the interfaces of its own network namespace."""
 
@@ -500,12 +523,12 @@ class AllUse:
             name: MemberUse(pid, partial(lambda name: now()[name], name)) for name, pid in pids.members.items()
         }
         self._clients = {name: ContainerUse(pid) for name, pid in pids.clients.items()}
-        self._others: dict[str, ContainerUse | ProcessUse | MachineUse] = {}
+        self._others: dict[str, ContainerUse | ProcessUse | DriverUse | MachineUse] = {}
         if pids.client is not None:
             self._others["client"] = ContainerUse(pids.client)
         if pids.links is not None:
             self._others["links"] = ProcessUse(pids.links)
-        self._others |= {"driver": ProcessUse(pids.driver), "machine": MachineUse()}
+        self._others |= {"driver": DriverUse(pids.driver, pids.disks), "machine": MachineUse()}
 
     def read(self) -> Consumers:
         members = {name: found for name, member in self._members.items() if (found := member.read()) is not None}

@@ -126,9 +126,9 @@ DataStore = Literal["disk", "tmpfs"]
 class Node:
     """One host: a member of the cluster, or the client.
 
-    ``memory_bytes``, ``cpus`` (cpu-seconds per second) and the link's rates are limits; ``None`` is
-    unlimited. ``link`` is the host's link to the switch, that of its ``site`` if it has one, or ``switch``: its ``a``
-    is the host.
+    ``memory_bytes``, ``cpus`` (cpu-seconds per second) and the link's rates are limits; ``None`` is unlimited.
+    ``fsync_ns`` is how long an fsync takes on a member's data; ``None``: as long as it does here. ``link`` is the
+    host's link to the switch, that of its ``site`` if it has one, or ``switch``: its ``a`` is the host.
     """
 
     name: str
@@ -138,6 +138,7 @@ class Node:
     link: LinkSpec
     site: str | None = None
     switch: str | None = None
+    fsync_ns: int | None = None
 
 
 def ways_named(text: str, places: Collection[str]) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from containernet_env.base.programs import is_by_own_limit
@@ -328,14 +329,20 @@ def machine_findings(
         yield from _machine_load(usage, capacity)
 
 
-def store_findings(store: StoreActivity | None) -> Iterator[Finding]:
-    """Findings of members whose disk is slow, by their own metrics."""
+def store_findings(
+    store: StoreActivity | None, fsync_s: Mapping[str, float] = MappingProxyType({})
+) -> Iterator[Finding]:
+    """Findings of members whose disk is slow, by their own metrics: slower than the ``fsync_s`` configured for some.
+
+    Metrics count in buckets that double, so the limit is twice that.
+    """
     for name, member in (store.members if store is not None else {}).items():
         syncs = member.log_syncs
-        if syncs is not None and syncs.buckets and (syncs.p99_at_most_s or math.inf) > SLOW_SYNC_S:
+        limit_s = max(SLOW_SYNC_S, 2 * fsync_s.get(name, 0.0))
+        if syncs is not None and syncs.buckets and (syncs.p99_at_most_s or math.inf) > limit_s:
             took = f"up to {syncs.p99_at_most_s * 1e3:.0f} ms" if syncs.p99_at_most_s else "longer than it counts"
             text = f"{name} waited for its disk: the 99th percentile of the writes of its log was {took}"
-            yield Finding("slow_disk", "info", text, syncs.p99_at_most_s, SLOW_SYNC_S, name)
+            yield Finding("slow_disk", "info", text, syncs.p99_at_most_s, limit_s, name)
 
 
 def _generator_findings(load: LoadResult) -> Iterator[Finding]:

@@ -562,6 +562,7 @@ PATH = Kind(
     # Absolute: the file may be written elsewhere.
     write=lambda path: None if path is None else os.path.abspath(path),
 )
+FSYNC = duration(500_000, 10**9, such="2ms", unit="ms")
 DELAY = duration(0, DELAY_MAX_NS, such="3ms", unit="ms", what="a delay")
 MEMORY = size(MEMORY_MIN_BYTES, MEMORY_MAX_BYTES, "512m", "an amount of memory", unlimited=True)
 _CPUS_TEXT = text_schema(f"({NUMBER_PATTERN}|{UNLIMITED})")

@@ -22,6 +22,7 @@ _QUANTITIES = (
     ("ConnectionCount", "connections", "{} connections", "conns", "connections"),
     ("Cpus", "CPU limit of a member (cores)", "{} cores", "cpus"),
     ("Memory_bytes", "memory limit of a member (bytes)", "{} bytes of memory", "mem", "memory"),
+    ("Fsync_ms", "fsync of a member (ms)", "fsync {} ms", "fsync"),
     ("ValueSize", "value size (bytes)", "values of {} B", "valSize"),
     ("KeySize", "key size (bytes)", "keys of {} B", "keySize"),
     ("Heartbeat_ms", "heartbeat (ms)", "heartbeat {} ms", "heartbeat_interval", "heartbeat"),

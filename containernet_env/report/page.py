@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import jinja2
 from markupsafe import Markup
 
+from containernet_env.base import VERSION
 from containernet_env.base.errors import MissingRequirementError
-from containernet_env.base.release import VERSION
 
 if TYPE_CHECKING:
     from containernet_env.report.document import Document

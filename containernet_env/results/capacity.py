@@ -463,7 +463,8 @@ class _Weigher:
         sync_ns = median(syncs) / plan.dilation if syncs else 0.0
         self.sync_s = sync_ns / 1e9 if syncs else None
         # Many requests would have to be drawn for the median under jitter, which moves it by less than its own spread.
-        self._floor = Floor(plan.store, _without_jitter(plan.topology), dict.fromkeys(self._members, sync_ns))
+        syncs_ns = {node.name: float(node.fsync_ns or sync_ns) for node in plan.config.nodes}
+        self._floor = Floor(plan.store, _without_jitter(plan.topology), syncs_ns)
         limits = [node.cpus for node in plan.config.nodes]
         self._estimator = Estimator(plan.topology, limits, plan.options.machine_cores, plan.config.etcd.leader)
         self._leader = self._estimator.fastest_leader

@@ -178,6 +178,8 @@ Cpus                configured testbed.cpus                 words
     CPU limit of the members, in the same form; `unlimited`
 Memory_bytes        configured testbed.memory_bytes         words
     memory limit of the members, in the same form; `unlimited`
+Fsync_ms            configured testbed.fsync_ms             words
+    how long an fsync on the members' data takes, in the same form; `-`: as long as the disk takes
 ClientLink          configured testbed.client_link          words
     the client's link: delay in ms, bandwidth in Mbit/s, jitter and loss where it has them; of several clients together
     one value if all are equal, else `a;b;c`
@@ -419,6 +421,9 @@ def _testbed(facts: RunFacts, outcome: ScenarioOutcome) -> dict[str, str]:
         **{name: each_or_one([link_text(node.link, name) for node in nodes]) for name in of_links},
         "cpus": each_or_one([_limit(node.cpus) for node in nodes]),
         "memory_bytes": each_or_one([_limit(node.memory_bytes) for node in nodes]),
+        "fsync_ms": each_or_one(
+            ["-" if node.fsync_ns is None else format_number(Decimal(node.fsync_ns).scaleb(-6)) for node in nodes]
+        ),
         "client_link": each_or_one([impairments(client.link) for client in clients]),
         "client_cpus": each_or_one([_limit(client.cpus) for client in clients]),
         "client_memory_bytes": each_or_one([_limit(client.memory_bytes) for client in clients]),

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from containernet_env.base import VERSION
 from containernet_env.base.clock import Moment
-from containernet_env.base.release import VERSION
 from containernet_env.config.plan import OPTIONS, Plan, PlanOptions, config_hash, plan_values
 from containernet_env.config.reader import json_text
 from containernet_env.config.traces import content_of, copy_name, traces_of

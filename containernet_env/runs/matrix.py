@@ -349,7 +349,8 @@ class Matrix:
         if usage is None and load is not None:
             yield Finding("usage", "unknown", "what hosts, links and machine used could not be read")
         yield from findings.machine_findings(real.machine, real.load, self._target.capacity, self._dilation)
-        yield from findings.store_findings(outcome.store)
+        fsync_s = {host.name: host.fsync_ns / 1e9 for host in self._target.emulated.hosts if host.fsync_ns is not None}
+        yield from findings.store_findings(outcome.store, fsync_s)
         yield from findings.member_findings(living, timeout_s, throttled_s, outcome.seconds, stopped)
         yield from findings.leader_findings(before, after, deaths, is_explained)
 

@@ -9,6 +9,7 @@ from containernet_env.base import programs
 from containernet_env.base.errors import UsageError, allow_open_files
 from containernet_env.config.plan import AUTO, Plan
 from containernet_env.containernet import engines
+from containernet_env.hosts import disk
 from containernet_env.network.factory import choose, choose_switches
 from containernet_env.results.csv_file import columns_of
 from containernet_env.results.files import reason, remedy
@@ -35,6 +36,8 @@ def preflight(plan: Plan, out: Path | None = None) -> str:
         allow_open_files(_OPEN_FILES)
         return "Only a run shows whether the endpoints answer and let this user in; so does `check`."
     _check_congestion_control(plan.options.congestion_control)
+    if any(host.fsync_ns is not None for host in plan.hosts):
+        disk.require()
     allow_open_files(_OPEN_FILES + _OPEN_FILES_PER_HOST * len(plan.hosts))
     open_questions = ["whether the Docker engine and its images are ready"]
     if os.geteuid() == 0:

@@ -18,9 +18,10 @@ from containernet_env.config.plan import HostPlan, Plan
 from containernet_env.config.planning import dilated
 from containernet_env.containernet import engines
 from containernet_env.containernet.testbed_network import TestbedNetwork
-from containernet_env.hosts import engine, netns
+from containernet_env.hosts import disk, engine, netns
 from containernet_env.hosts.container import BUDGET_S, measure_sync, put_secrets
 from containernet_env.hosts.counters import Pids
+from containernet_env.hosts.disk import Disks
 from containernet_env.hosts.engine import EngineGoneError, EngineWatch
 from containernet_env.hosts.http import NamespaceConnection, UnixConnection
 from containernet_env.model.disruption import Targets
@@ -174,14 +175,16 @@ class Testbed(Target):
         self._engine_watch = EngineWatch(plan.run_id, lambda: len(self.hosts), self._on_engine_end)
         self._reserved = ReservedFiles()
         self._congestion_control: dict[str, str] = {}
+        self._disks = Disks()
         self._follow_plan()
         self.net.on_event(self._on_network_event)
 
     def _follow_plan(self) -> None:
         plan = self.emulated
         self.leader_wanted, self.capacity = plan.config.etcd.leader, capacity_of(self.plan)
-        medians_ns = {name: times.median_ns / plan.dilation for name, times in self.sync.items()}
-        self._floor = Floor(plan.store, plan.topology, medians_ns)
+        measured_ns = {name: times.median_ns / plan.dilation for name, times in self.sync.items()}
+        configured_ns = {host.name: float(host.fsync_ns) for host in plan.hosts if host.fsync_ns is not None}
+        self._floor = Floor(plan.store, plan.topology, measured_ns | configured_ns)
 
     def _listen(self, on_event: OnEvent, on_proof: OnProof) -> None:
         """When this returns, the previous receivers get nothing more."""
@@ -224,6 +227,7 @@ class Testbed(Target):
         host, plan = self.hosts[name], next(plan for plan in self.plan.hosts if plan.name == name)
         host.restart()
         self._put_secrets(name)
+        self._cover_data(plan)
         self._set_tcp([plan])
         ready()
         at_ns = clock.monotonic_ns()
@@ -263,6 +267,8 @@ class Testbed(Target):
             self._done(stage, "network_proved", self._prove_network())
         with self.progress.stage("cluster") as stage:
             self._during = "while the cluster started"
+            for host in self.plan.hosts:
+                self._cover_data(host)
             self._measure_sync()
             self.led_at_start = self._start_cluster()
             text = f"{self.cluster.size} members, {leader_words(self.led_at_start)}, {self.emulated.timing.short}"
@@ -278,7 +284,7 @@ class Testbed(Target):
         self._links.close()
         problems = []
         gone: EngineGoneError | None = None
-        for step in (*self._closing, self._engine_watch.close, self.net.stop):
+        for step in (*self._closing, self._disks.close, self._engine_watch.close, self.net.stop):
             try:
                 step()
             except Exception as error:  # noqa: BLE001 - the next step runs after any error
@@ -570,6 +576,11 @@ class Testbed(Target):
                 break
         return seen
 
+    def _cover_data(self, host: HostPlan) -> None:
+        """Let an fsync on a host's data take as long as it is configured to, before a store opens a file there."""
+        if host.fsync_ns is not None:
+            self._disks.cover(host.name, self.hosts[host.name].pid, host.data, host.fsync_ns)
+
     def _measure_sync(self) -> None:
         """Measure one member after the other, while no other process writes; some may not allow it."""
         members = [host for host in self.plan.hosts if host.data]
@@ -580,7 +591,11 @@ class Testbed(Target):
                 self.sync[host.name] = measure_sync(root, host.data[0], budget_s)
             except RunError as error:
                 self._check()
+                if host.fsync_ns is not None:
+                    raise
                 self.progress.note(f"{host.name}: {error}; writes have no floor")
+            else:
+                disk.check(host.name, self.sync[host.name].median_ns, host.fsync_ns)
         self._follow_plan()
 
     def _start_cluster(self) -> Leadership:
@@ -641,6 +656,8 @@ class Testbed(Target):
     def settled_failure(self) -> str | None:
         self._links.settle()
         self._failed.wait(_NEWS_S)
+        if (ended := self._disks.failure()) is not None:
+            self.fail(ended)
         return self.failure
 
     def _is_of_living_host(self, text: str) -> bool:
@@ -665,8 +682,8 @@ class Testbed(Target):
         clients = {client.name: self.hosts[client.name].pid for client in self.plan.config.clients}
         client, *others = clients.values()
         if not others:
-            return Pids(members, client, links, os.getpid())
-        return Pids(members, None, links, os.getpid(), clients)
+            return Pids(members, client, links, os.getpid(), disks=self._disks.pids)
+        return Pids(members, None, links, os.getpid(), clients, self._disks.pids)
 
     def link_facts(self) -> LinkFacts:
         """The software that creates hosts and links, with versions, and the link emulator's own report at its start."""

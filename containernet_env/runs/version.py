@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from containernet_env.base import assets
-from containernet_env.base.release import VERSION
+from containernet_env.base import VERSION, assets
 from containernet_env.hosts import clone
 
 # The file of a wheel or a source archive with the output of `described` for the clone that they were made from.

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from containernet_env.hosts import disk
 from containernet_env.results.run_directory import ReadRun, find_run, read_run
 from tests.docker.machine_state import left_over, snapshot
 from tests.docker.runs import CONFIG, call, rows, run, skip_if_busy, skip_if_starved
@@ -74,8 +75,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     folder = tmp_path_factory.mktemp("whole")
     scenarios, out, before = folder / "models.json", folder / "out.csv", snapshot()
     scenarios.write_text(json.dumps(SCENARIOS))
+    config = folder / "slow-disks.json"
+    slow = {"fsync": "2ms"} if disk.DEVICE.exists() else {}
+    config.write_text(json.dumps([node | slow for node in json.loads(CONFIG.read_text())]))
     core = () if CORE is None else ("--links-cpu", CORE)
-    done = run(CONFIG, out, "--scenarios", scenarios, "--congestion-control", "reno", *core)
+    done = run(config, out, "--scenarios", scenarios, "--congestion-control", "reno", *core)
     output = done.stdout + done.stderr
     if done.returncode:
         skip_if_starved(rows(out))
@@ -223,6 +227,16 @@ def test_a_killed_leader_comes_back_on_its_data_and_is_no_failure(whole: Whole) 
     assert int(row["TermAtEnd"]) > int(row["TermAtStart"])
     # A member without its data would have failed: the others have it in their log as one that has some.
     assert line["load"]["ok"] > 0 and set(line["store"]["members"]) == {"etcd1", "etcd2", "etcd3"}
+
+
+@pytest.mark.skipif(not disk.DEVICE.exists(), reason="this kernel has no FUSE")
+def test_an_fsync_takes_as_long_as_configured_also_after_a_restart(whole: Whole) -> None:
+    """etcd counts the syncs of its log in buckets up to 1, 2, 4 ms and so on."""
+    for name in ("leader", "after"):
+        assert whole.row[name]["Fsync_ms"] == "2"
+        for member, found in whole.line[name]["store"]["members"].items():
+            syncs = found["log_syncs"]
+            assert syncs["count"] and min(bucket or 1.0 for bucket, _ in syncs["buckets"]) > 0.002, (member, syncs)
 
 
 def test_link_and_process_faults_of_one_moment_are_all_carried_out_and_end_with_their_scenario(whole: Whole) -> None:

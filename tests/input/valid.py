@@ -148,7 +148,7 @@ RICH_TOPOLOGY: dict[str, Any] = {
     "dilation": 2,
     "store": {"kind": "etcd", "version": "3.6.8", "flags": {"quota-backend-bytes": "4g", "snapshot-count": 1000}},
     "subnet": "10.0.0.0/16",
-    "nodes": [{"name": "a", "ip": "10.0.0.1", "mem": "512m", "cpus": 0.5, "link": _LINK}],
+    "nodes": [{"name": "a", "ip": "10.0.0.1", "mem": "512m", "cpus": 0.5, "fsync": "1.5ms", "link": _LINK}],
     "client": {"ip": "10.0.9.9", "mem": "1g", "cpus": 2, "link": {"delay": "1ms", "queue": 100, "bandwidth": 5}},
     "etcd": {"heartbeat_interval": "100ms", "election_timeout": "2s", "data": "tmpfs", "leader": "a", "tls": True},
 }

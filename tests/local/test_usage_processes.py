@@ -10,7 +10,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from containernet_env.hosts.counters import AllUse, ContainerUse, Group, Pids, Process, ProcessUse
+from containernet_env.hosts.counters import (
+    AllUse,
+    ContainerUse,
+    DriverUse,
+    Group,
+    Pids,
+    Process,
+    ProcessUse,
+)
+from containernet_env.model.usage import Consumption
 from tests.deadline import eventually
 from tests.unit.descriptors import open_descriptors
 
@@ -120,3 +129,21 @@ def test_a_container_is_all_its_processes(child: subprocess.Popen[bytes], monkey
     child.wait()
     assert use.read() is None
     use.close()
+
+
+def test_disk_emulators_count_as_the_driver(child: subprocess.Popen[bytes]) -> None:
+    """Else a row says that programs which are not of the run took the cores."""
+    disks = [child.pid]
+    alone, use = DriverUse(os.getpid(), tuple), DriverUse(os.getpid(), lambda: disks)
+    both, own = use.read(), alone.read()
+    assert both is not None and own is not None and both.rss_bytes and own.rss_bytes
+    assert both.rss_bytes > own.rss_bytes and (both.cpu_ns or 0) > 0
+    eventually(lambda: (ProcessUse(child.pid).read() or Consumption()).cpu_ns, "it has used CPU time")
+    last = use.read()
+    child.kill()
+    child.wait()
+    disks.clear()
+    ended = use.read()
+    assert last is not None and ended is not None and (last.cpu_ns or 0) <= (ended.cpu_ns or 0), "nothing is given back"
+    for one in (alone, use):
+        one.close()

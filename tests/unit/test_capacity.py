@@ -31,6 +31,7 @@ from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.model.usage import Consumers, Consumption, LinkStatistics, Usage
 from containernet_env.results import capacity
 from containernet_env.results.capacity import CostSample, MachineCosts, carried, cost_at, sample_of
+from containernet_env.results.run_files import ClusterRecord, Sync
 from containernet_env.runs import keeper as costs_module
 from containernet_env.runs import machine
 from containernet_env.runs import measure as measure_module
@@ -478,6 +479,25 @@ def test_a_run_keeps_what_requests_cost(place: Path, tmp_path: Path, monkeypatch
         struck = replace(outcome(), disruptions=Disruptions("1"))
         assert costs_module.keep_costs(plan, MACHINE, [], [outcome(), outcome("machine_shared"), struck]) is None
     assert len(capacity.read(KEY)[0].requests) == 1
+    # An fsync that is configured says nothing about this machine's disk.
+    plan = plan_of(tmp_path)
+    nodes = [replace(node, fsync_ns=10**7 if node.name == "etcd1" else None) for node in plan.config.nodes]
+    plan = replace(plan, config=replace(plan.config, nodes=tuple(nodes)))
+    sync = {
+        name: Sync(samples=9, median_ns=ns, slowest_ns=ns)
+        for name, ns in (("etcd1", 10**7), ("etcd2", 2000), ("etcd3", 4000))
+    }
+    for held in (sync, {"etcd1": sync["etcd1"]}):
+        assert (
+            costs_module.keep_costs(
+                plan,
+                MACHINE,
+                [ClusterRecord(number=1, at="then", leader_at_start="etcd1", term_at_start=2, sync=held)],
+                [],
+            )
+            is None
+        )
+    assert [one.median_ns for one in capacity.read(KEY)[0].syncs] == [500_000, 3000]
     place.unlink()
     place.parent.rmdir()
     place.parent.write_text("no folder")

@@ -216,7 +216,8 @@ def test_frames_of_a_gate_that_were_lost_stay_lost() -> None:
 
 
 def test_a_plan_runs_slower_in_everything_and_stays_the_same_experiment(tmp_path: Path) -> None:
-    topology = {"nodes": NODES, "client": {"cpus": 0.5}, "etcd": {"heartbeat_interval": "50ms"}}
+    nodes = [*NODES[:-1], NODES[-1] | {"fsync": "2ms"}]
+    topology = {"nodes": nodes, "client": {"cpus": 0.5}, "etcd": {"heartbeat_interval": "50ms"}}
     (plan, four, ten) = (plan_of(tmp_path, topology, [scenario()], factor) for factor in (None, 4, 20))
     real = dilated(four)
     assert dilated(plan) is plan
@@ -226,6 +227,10 @@ def test_a_plan_runs_slower_in_everything_and_stays_the_same_experiment(tmp_path
     }
     limits = [(host.cpu_quota_us, host.cpu_period_us, host.tcp_rto_min_ms) for host in real.hosts[2:]]
     assert limits == [(100_000, 400_000, 800), (50_000, 400_000, 800)]
+    assert [[host.fsync_ns for host in one.hosts[1:]] for one in (four, real)] == [
+        [None, 2_000_000, None],
+        [None, 8_000_000, None],
+    ]
     # The kernel takes no period above 1 s.
     assert [(host.cpu_quota_us, host.cpu_period_us) for host in dilated(ten).hosts[2:]] == [
         (50_000, 10**6),
@@ -264,6 +269,7 @@ def test_the_factor_of_the_topology_counts_where_no_option_names_one(tmp_path: P
         ({}, {"rate": 0.1, "duration": "20s"}, 2, "the rate of .* would be below 0.1/s"),
         ({"client": {"bandwidth": 0.01}}, {}, 11, "rate_bps must be 1000 to"),
         ({"client": {"cpus": 0.01}}, {}, 11, "the CPU limit of benchmark would be below 1 ms in each second"),
+        ({"nodes": [NODES[0] | {"fsync": "1s"}]}, {}, 11, "an fsync of etcd1 would take more than 5s"),
         ({}, {"total": None, "search": {"p99": "50ms", "from": 2}}, 21, "the rate of .* would be below 0.1/s"),
     ],
 )

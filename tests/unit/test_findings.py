@@ -236,6 +236,9 @@ def test_a_slow_disk_is_told_by_the_bucket_of_the_99th_percentile() -> None:
         ((0.001, 99), (0.032, 1)): [],  # that is in the first one
         (): [],
     }
+    slow = StoreActivity({"etcd1": MemberActivity(log_syncs=Durations.of(1.0, ((0.032, 9), (0.064, 1))))})
+    found = [[item.threshold for item in rules.store_findings(slow, {"etcd1": fsync_s})] for fsync_s in (0.02, 0.032)]
+    assert found == [[pytest.approx(0.04)], []], "as slow as it is configured to be"
     for buckets, told in cases.items():
         member = MemberActivity(log_syncs=Durations.of(1.0, buckets))
         found = rules.store_findings(StoreActivity({"etcd1": member, "etcd2": MemberActivity()}))

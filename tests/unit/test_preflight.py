@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -88,6 +89,17 @@ def test_what_is_not_installed_is_missed_also_without_root(kernel):
             preflight.preflight(bare_plan(engine="containernet"))
     kernel.setattr(mininet.net, "Containernet", object, raising=False)
     assert "what the original Containernet needs" in preflight.preflight(bare_plan(engine="containernet"))
+
+
+def test_a_configured_fsync_needs_fuse(kernel, tmp_path):
+    plan = bare_plan()
+    plan = replace(plan, hosts=(replace(plan.hosts[0], fsync_ns=2_000_000), *plan.hosts[1:]))
+    kernel.setattr(preflight.disk, "DEVICE", tmp_path / "fuse")
+    preflight.preflight(bare_plan())
+    with pytest.raises(MissingRequirementError, match=f"fsync of a member needs FUSE, and there is no {tmp_path}/fuse"):
+        preflight.preflight(plan)
+    (tmp_path / "fuse").touch()
+    preflight.preflight(plan)
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,8 @@ def test_incomplete_clone_is_named(tmp_path: Path, module: GoModule) -> None:
 def test_the_modules_of_the_project(module: GoModule) -> None:
     modules = assets.modules()
     assert sorted(name for module in modules for name in module.packages) == [
-        *("benchmark-client", "benchmark-client-tls", "benchmark-server", "etcd", "etcdctl", "history-checker"),
-        "link-emulator",
+        *("benchmark-client", "benchmark-client-tls", "benchmark-server", "disk-emulator", "etcd", "etcdctl"),
+        *("history-checker", "link-emulator"),
     ]
     assert all((module.folder / "go.sum").is_file() for module in modules)
     version, text = assets.etcd_version(), (assets.ROOT / "etcd_image" / "go.mod").read_text()

@@ -314,6 +314,44 @@ def test_the_floor_counts_the_sync_measured_where_each_member_keeps_its_data(bed
     assert bed.least_median_s(scenario, "etcd1", names[:2]) == pytest.approx(0.018 + 0.002, abs=0.0001)
 
 
+@pytest.mark.parametrize(
+    ("median_ns", "took"), [(4_999_000, "4.999"), (5_000_000, None), (5_500_000, None), (5_501_000, "5.501")]
+)
+def test_a_configured_fsync_is_there_before_the_store_and_counts_in_the_floor(
+    bed: Any, monkeypatch: Patch, median_ns: int, took: str | None
+) -> None:
+    done: list[Any] = []
+    hosts = [replace(host, fsync_ns=5_000_000 if host.name == "etcd2" else None) for host in bed.plan.hosts]
+    bed.plan = bed.emulated = replace(bed.plan, hosts=tuple(hosts))
+    bed.hosts = {host.name: SimpleNamespace(pid=pid, ending=lambda words: None) for pid, host in enumerate(hosts, 1)}
+    bed._disks = SimpleNamespace(cover=lambda *words: done.append(words), close=lambda: done.append("close"))
+
+    def measure(root: Path, directory: str, budget_s: float) -> SyncTimes:
+        return SyncTimes(9, median_ns if root == root_of(2) else 100_000, 9_000_000)
+
+    monkeypatch.setattr(testbed_module, "measure_sync", measure)
+    bed._start_hosts = bed._connect = bed._reach_server = lambda: None
+    bed._prove_network = lambda: "proved"
+    bed._start_cluster = lambda: done.append("cluster") or Leadership("etcd1", 2)
+    bed.cluster = SimpleNamespace(size=3, endpoints={})
+    if took is not None:
+        with pytest.raises(
+            RunError, match=f"^etcd2: an fsync takes {took} ms, and 5 ms are configured: the disk is slow"
+        ):
+            bed._bring_up()
+        assert done == [("etcd2", 2, ("/var/lib/etcd",), 5_000_000)]
+        return
+    bed._bring_up()
+    assert done == [("etcd2", 2, ("/var/lib/etcd",), 5_000_000), "cluster"]
+    assert bed.least_median_s(write("w"), "etcd1", ["etcd1", "etcd2"]) == pytest.approx(0.018 + 0.005, abs=0.0001)
+    for why in (None, "the disk emulator of etcd2 ended: killed by SIGKILL"):
+        bed._disks.failure = lambda why=why: why
+        assert bed.settled_failure() == bed.failure == why
+    bed.net = SimpleNamespace(stop=lambda: None)
+    bed.down()
+    assert done[-1] == "close"
+
+
 # --- a testbed that is turned to another plan -------------------------------------------------------------------------
 
 SMALL = "write-leader-50x*-4B-64B"

@@ -6,7 +6,11 @@ from tests.vm.machine import ORIGINAL, Step
 
 _OVS = "/var/lib/openvswitch"
 SERVICES = (
-    Step("modules", "modprobe sch_netem && modprobe openvswitch && lsmod && uname -a && tc -V && ip -V", 120),
+    Step(
+        "modules",
+        "modprobe sch_netem && modprobe openvswitch && modprobe fuse && lsmod && uname -a && tc -V && ip -V",
+        120,
+    ),
     Step(
         "openvswitch",
         f"mkdir -p {_OVS} /var/log/openvswitch && rm -f {_OVS}/conf.db && "
@@ -21,17 +25,17 @@ SERVICES = (
 
 _LINKS = ("links_contract", "links_switches", "live_links", "links_chance", "ovs")
 FILES = (
-    *(f"tests/root/test_{name}.py" for name in _LINKS),
+    *(f"tests/root/test_{name}.py" for name in (*_LINKS, "disk")),
     "tests/docker/test_containernet_hosts.py",
     "tests/vm/inside/test_recorded.py",
 )
-# What another kernel may lack: netem, Open vSwitch, the classifier of partitions, cgroup v2. The rest, such as HTB and
-# bridges alone, is the same on each, and the root ring tests it natively.
+# What another kernel may lack: netem, Open vSwitch, the classifier of partitions, cgroup v2, FUSE passthrough. The
+# rest, such as HTB and bridges alone, is the same on each, and the root ring tests it natively.
 _KERNELS = (
     "not (mistakes or shell or topology or stopping or sysctls) and ("
     "netem or ovs or (bridge and (rtts or partition)) or bring_up or limits "
     # How a first process ended: it, or another one in its container, was killed for its memory.
-    "or (process_ended and (exec or client)) or recorded)"
+    "or (process_ended and (exec or client)) or recorded or disk)"
 )
 _PYTEST = "CONTAINERNET_ENV_COARSE_TIMES=1 python3 -m pytest -v -rs -p no:cacheprovider --durations=10"
 

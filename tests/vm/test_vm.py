@@ -112,9 +112,11 @@ def test_its_kernel_has_what_this_ring_is_for(outcome: machine.Outcome) -> None:
         "test_links_chance::test_as_many_frames_are_lost_as_configured[bursts-netem]",
         "test_links_chance::test_jitter_is_read_back_and_makes_no_frame_too_early[normal-netem]",
         "test_ovs::test_what_a_killed_network_left_is_removed_and_nothing_else",
+        "test_disk::test_an_fsync_takes_the_configured_time_there_and_nowhere_else",
+        "test_disk::test_the_files_are_those_of_the_directory",
     ],
 )
-def test_a_promise_of_links_was_really_tested(outcome: machine.Outcome, name: str) -> None:
+def test_a_promise_of_links_and_disks_was_really_tested(outcome: machine.Outcome, name: str) -> None:
     # A test that skips itself inside would otherwise pass unseen.
     assert f"tests.root.{name}" in passed(outcome, "kernel")
 

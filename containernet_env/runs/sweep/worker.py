@@ -29,9 +29,8 @@ import dask
 from distributed import Security, Worker, WorkerPlugin, get_worker
 from distributed.core import rpc
 
-from containernet_env.base import assets, clock
+from containernet_env.base import VERSION, assets, clock
 from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, UsageError, text_of
-from containernet_env.base.release import VERSION
 from containernet_env.base.work import STOP_SIGNALS, Stop
 from containernet_env.config.plan import PlannedScenario
 from containernet_env.model.outcome import ScenarioOutcome

@@ -1,5 +1,0 @@
-"""Which release this is."""
-
-from __future__ import annotations
-
-VERSION = "0.1.0"
