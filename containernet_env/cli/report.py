@@ -132,7 +132,8 @@ def plot_command(
         note(f"--where leaves out {len(every) - len(rows):,} of {len(every):,} rows")
     if drawing.left_out:
         note(drawing.left_out)
-    click.echo(f"{output}: {len(drawing.lines)} lines of {len(rows):,} rows; the numbers are in {numbers}")
+    lines = f"{len(drawing.lines)} line{'s' * (len(drawing.lines) != 1)}"
+    click.echo(f"{output}: {lines} of {len(rows):,} rows; the numbers are in {numbers}")
     return 0
 
 
