@@ -66,7 +66,7 @@ func serve(pid int, directory string, sync time.Duration) error {
 	signal.Notify(stop, unix.SIGTERM, unix.SIGINT)
 	ended := make(chan struct{})
 	go func() {
-		io.Copy(io.Discard, os.Stdin) //nolint:errcheck // however it ends
+		io.Copy(io.Discard, os.Stdin) // an error ends it as well
 		close(ended)
 	}()
 	server, err := mount(pid, directory, sync)

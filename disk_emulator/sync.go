@@ -99,7 +99,7 @@ func (f *folder) Fsyncdir(ctx context.Context, flags uint32) syscall.Errno {
 
 func now() int64 {
 	var at unix.Timespec
-	unix.ClockGettime(unix.CLOCK_MONOTONIC, &at) //nolint:errcheck // the clock is there
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &at) // every kernel has this clock
 	return at.Nano()
 }
 
@@ -112,9 +112,11 @@ func sleepUntil(atNS int64) {
 	// Below the link emulator's. Threads that the runtime makes from this one do not inherit it.
 	attributes := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1,
 		Flags: unix.SCHED_FLAG_RESET_ON_FORK}
-	unix.SchedSetAttr(0, &attributes, 0)                                                  //nolint:errcheck // not granted: it is later
-	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)                                        //nolint:errcheck // as above
-	defer unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Nice: -20}, 0) //nolint:errcheck // as above
+	// Where it is not granted, the sleep ends later: the run measures that before the store starts.
+	unix.SchedSetAttr(0, &attributes, 0)
+	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	// What was granted can be given up.
+	defer unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Nice: -20}, 0)
 	until := unix.NsecToTimespec(atNS)
 	for unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &until, nil) == unix.EINTR {
 	}
