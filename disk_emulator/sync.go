@@ -6,8 +6,10 @@ import (
 	"io"
 	"log"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -17,20 +19,41 @@ import (
 // mostSyncs is how many syncs are under way at once; each holds a thread.
 const mostSyncs = 64
 
+// counts has how many syncs have ended, and by how many ns they took longer than configured, together.
+type counts struct{ syncs, lateNS atomic.Int64 }
+
+// sharedCounts are those in the memory of a descriptor; without one, of this process alone.
+func sharedCounts(descriptor int) (*counts, error) {
+	if descriptor < 0 {
+		return new(counts), nil
+	}
+	memory, err := unix.Mmap(descriptor, 0, int(unsafe.Sizeof(counts{})), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	return (*counts)(unsafe.Pointer(unsafe.SliceData(memory))), nil
+}
+
 // disk is a directory or a file of the covered directory.
 type disk struct {
 	fs.LoopbackNode
-	sync  time.Duration
-	slots chan struct{}
+	*syncs
+}
+
+// syncs is what all directories and files share.
+type syncs struct {
+	take    time.Duration
+	slots   chan struct{}
+	counted *counts
 }
 
 // newServer serves the file system by a connection that is mounted, from this process's root.
-func newServer(device int, sync time.Duration) (*fuse.Server, error) {
+func newServer(device int, sync time.Duration, counted *counts) (*fuse.Server, error) {
 	root, err := fs.NewLoopbackRoot("/")
 	if err != nil {
 		return nil, err
 	}
-	node := &disk{sync: sync, slots: make(chan struct{}, mostSyncs)}
+	node := &disk{syncs: &syncs{sync, make(chan struct{}, mostSyncs), counted}}
 	node.RootData = root.(*fs.LoopbackNode).RootData
 	node.RootData.RootNode = node
 	// Nothing else changes the files: what the kernel knows of them holds.
@@ -50,7 +73,7 @@ func newServer(device int, sync time.Duration) (*fuse.Server, error) {
 
 // WrapChild makes what is found in a directory be of this kind.
 func (d *disk) WrapChild(_ context.Context, child fs.InodeEmbedder) fs.InodeEmbedder {
-	made := &disk{sync: d.sync, slots: d.slots}
+	made := &disk{syncs: d.syncs}
 	made.RootData = child.(*fs.LoopbackNode).RootData
 	return made
 }
@@ -61,12 +84,14 @@ func (d *disk) Fsync(ctx context.Context, handle fs.FileHandle, flags uint32) sy
 }
 
 // slowly syncs, and returns after the configured time, or later.
-func (d *disk) slowly(sync func() syscall.Errno) syscall.Errno {
-	began := now()
-	d.slots <- struct{}{}
-	defer func() { <-d.slots }()
+func (s *syncs) slowly(sync func() syscall.Errno) syscall.Errno {
+	due := now() + s.take.Nanoseconds()
+	s.slots <- struct{}{}
+	defer func() { <-s.slots }()
 	errno := sync()
-	sleepUntil(began + d.sync.Nanoseconds())
+	sleepUntil(due)
+	s.counted.lateNS.Add(now() - due)
+	s.counted.syncs.Add(1)
 	return errno
 }
 
@@ -76,7 +101,7 @@ func (d *disk) OpendirHandle(ctx context.Context, flags uint32) (fs.FileHandle, 
 	if errno != 0 {
 		return nil, flags, errno
 	}
-	return &folder{handle.(stream), d}, flags, 0
+	return &folder{handle.(stream), d.syncs}, flags, 0
 }
 
 // stream is what go-fuse opens for a directory.
@@ -89,12 +114,12 @@ type stream interface {
 
 type folder struct {
 	stream
-	disk *disk
+	syncs *syncs
 }
 
 // Fsyncdir is as Fsync.
 func (f *folder) Fsyncdir(ctx context.Context, flags uint32) syscall.Errno {
-	return f.disk.slowly(func() syscall.Errno { return f.stream.Fsyncdir(ctx, flags) })
+	return f.syncs.slowly(func() syscall.Errno { return f.stream.Fsyncdir(ctx, flags) })
 }
 
 func now() int64 {

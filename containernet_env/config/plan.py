@@ -254,6 +254,11 @@ class Plan:
         return self if dilation == self.dilation else replace(self, options=replace(self.options, dilation=dilation))
 
     @property
+    def fsyncs_ns(self) -> dict[str, int]:
+        """How long an fsync takes on the data of each member that has it configured, by name."""
+        return {host.name: host.fsync_ns for host in self.hosts if host.fsync_ns is not None}
+
+    @property
     def waits(self) -> Waits:
         return Waits.of(self.timing.settle_s, self.topology.longest_rtt_ns())
 

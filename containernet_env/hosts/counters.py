@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from containernet_env.base.errors import RunError
+from containernet_env.hosts.disk import Disks
 from containernet_env.hosts.limits import Cgroups, cgroups_of
 from containernet_env.model.usage import Consumers, Consumption, added_up, resumed
 
@@ -331,8 +332,8 @@ _CLOCK_SHIFT, _CLOCK_SCHED = 3, 2
 class Pids:
     """The first process of each host, members by name, and the link emulator, where there is one; the driver.
 
-    Where there are several clients, ``clients`` has them by name, and there is no ``client``. ``disks`` returns the
-    present disk emulators, which count as the driver.
+    Where there are several clients, ``clients`` has them by name, and there is no ``client``. The disk emulators of
+    ``disks`` count as the driver.
     """
 
     members: Mapping[str, int]
@@ -340,14 +341,15 @@ class Pids:
     links: int | None
     driver: int
     clients: Mapping[str, int] = field(default_factory=dict)
-    disks: Callable[[], Sequence[int]] = tuple
+    disks: Disks = field(default_factory=Disks)
 
 
 class ContainerUse:
-    """All processes of a container, by its first one; its own cgroups, and its own network."""
+    """All processes of a container, by its first one; its own cgroups, its own network and disk emulators."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, disks: Disks | None = None) -> None:
         self._first = Process(pid)
+        self._disks = disks or Disks()
         self._group = _group_of(pid)
         self._others: dict[int, Process] = {}
         # The usage of those that have ended, as far as it was seen.
@@ -371,6 +373,7 @@ class ContainerUse:
                 self._group.disk_use()
                 or _summed(_OF_DISKS, self._ended_disk_bytes, (process.disk_bytes() for process in processes))
             ),
+            **self._disks.counts(self._first.pid),
             **self._group.pressures(),
         )
 
@@ -398,10 +401,11 @@ class MemberUse:
     Its counters continue from their last values before.
     """
 
-    def __init__(self, pid: int, pid_now: Callable[[], int]) -> None:
+    def __init__(self, pid: int, pid_now: Callable[[], int], disks: Disks | None = None) -> None:
         self._pid = pid
         self._pid_now = pid_now
-        self._use = ContainerUse(pid)
+        self._disks = disks
+        self._use = ContainerUse(pid, disks)
         self._before: Consumption | None = None
         self._last: Consumption | None = None
 
@@ -410,7 +414,7 @@ class MemberUse:
         now = self._use.read()
         if now is None and (pid := self._pid_now()) != self._pid:
             self._use.close()
-            self._pid, self._use, self._before = pid, ContainerUse(pid), self._last
+            self._pid, self._use, self._before = pid, ContainerUse(pid, self._disks), self._last
             now = self._use.read()
         if now is None:
             return None
@@ -520,7 +524,8 @@ class AllUse:
     def __init__(self, pids: Pids, pids_now: Callable[[], Mapping[str, int]] | None = None) -> None:
         now = pids_now or (lambda: pids.members)
         self._members = {
-            name: MemberUse(pid, partial(lambda name: now()[name], name)) for name, pid in pids.members.items()
+            name: MemberUse(pid, partial(lambda name: now()[name], name), pids.disks)
+            for name, pid in pids.members.items()
         }
         self._clients = {name: ContainerUse(pid) for name, pid in pids.clients.items()}
         self._others: dict[str, ContainerUse | ProcessUse | DriverUse | MachineUse] = {}
@@ -528,7 +533,7 @@ class AllUse:
             self._others["client"] = ContainerUse(pids.client)
         if pids.links is not None:
             self._others["links"] = ProcessUse(pids.links)
-        self._others |= {"driver": DriverUse(pids.driver, pids.disks), "machine": MachineUse()}
+        self._others |= {"driver": DriverUse(pids.driver, pids.disks.pids), "machine": MachineUse()}
 
     def read(self) -> Consumers:
         members = {name: found for name, member in self._members.items() if (found := member.read()) is not None}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import selectors
+import mmap
+import os
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,17 +11,17 @@ from pathlib import Path
 
 from containernet_env.base import clock, programs
 from containernet_env.base.errors import MissingRequirementError, RunError
+from containernet_env.hosts.processes import is_readable
+from containernet_env.model.findings import fsync_late_ns
 
 DEVICE = Path("/dev/fuse")
 _START_DEADLINE_S = 30.0
 _END_DEADLINE_S = 5.0
-LATE_NS, LATE_PART = 500_000, 10
-"""How much longer than configured an fsync may take, the larger of both: this, or this part of it."""
 
 
 def check(host: str, median_ns: int, fsync_ns: int | None) -> None:
     """Raise ``RunError`` where an fsync of a host took ``median_ns`` and not the configured time, if there is one."""
-    if fsync_ns is not None and not 0 <= median_ns - fsync_ns <= max(LATE_NS, fsync_ns // LATE_PART):
+    if fsync_ns is not None and not 0 <= median_ns - fsync_ns <= fsync_late_ns(fsync_ns):
         took = f"an fsync takes {median_ns / 1e6:.3f} ms, and {fsync_ns / 1e6:g} ms are configured"
         raise RunError(f"{host}: {took}: the disk is slower, or the machine is busy")
 
@@ -34,11 +35,52 @@ def require() -> None:
         )
 
 
+class _Emulator:
+    """One disk emulator over a directory of the container whose first process is ``pid``."""
+
+    _WORD_BYTES = 8
+
+    def __init__(self, pid: int, directory: str, fsync_ns: int) -> None:
+        self.pid = pid
+        descriptor = os.memfd_create("fsyncs")
+        try:
+            os.truncate(descriptor, mmap.PAGESIZE)
+            # Read without a system call, so no thread that reads them meets a descriptor that another one has closed.
+            self._memory = mmap.mmap(descriptor, 2 * self._WORD_BYTES, prot=mmap.PROT_READ)
+            # A session of its own: the terminal's Ctrl-C is for the driver.
+            self.process = subprocess.Popen(
+                [
+                    *(programs.path("disk-emulator"), "--pid", str(pid), "--sync", f"{fsync_ns}ns"),
+                    *("--counts", str(descriptor), directory),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=[descriptor],
+                start_new_session=True,
+            )
+        finally:
+            os.close(descriptor)
+
+    def first_line(self, deadline_s: float) -> str:
+        """The first line of its output; empty if it ended, or took too long."""
+        assert self.process.stdout is not None
+        ready = is_readable(self.process.stdout.fileno(), max(0.0, deadline_s - clock.monotonic()))
+        return self.process.stdout.readline().decode(errors="replace") if ready else ""
+
+    def counts(self) -> tuple[int, int]:
+        """How many syncs have ended, and by how many ns they were late, together."""
+        syncs, late_ns = (
+            int.from_bytes(self._memory[at : at + self._WORD_BYTES], "little") for at in (0, self._WORD_BYTES)
+        )
+        return syncs, late_ns
+
+
 class Disks:
     """The disk emulators of a testbed, one for each directory; they end with their container or with this process."""
 
     def __init__(self) -> None:
-        self._by_host: dict[str, list[subprocess.Popen[str]]] = {}
+        self._by_host: dict[str, list[_Emulator]] = {}
 
     def cover(self, host: str, pid: int, directories: Sequence[str], fsync_ns: int) -> None:
         """Let each fsync below ``directories`` of a host, whose first process is ``pid``, take ``fsync_ns``.
@@ -46,35 +88,36 @@ class Disks:
         Once for each start of its container, before files are open there. Raises ``RunError`` where that cannot be.
         """
         self._end(host)
-        binary = programs.path("disk-emulator")
-        # A session of its own: the terminal's Ctrl-C is for the driver.
-        self._by_host[host] = [
-            subprocess.Popen(
-                [binary, "--pid", str(pid), "--sync", f"{fsync_ns}ns", directory],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
-            for directory in directories
-        ]
+        self._by_host[host] = [_Emulator(pid, directory, fsync_ns) for directory in directories]
         deadline_s = clock.monotonic() + _START_DEADLINE_S
-        for process in self._by_host[host]:
-            said = _first_line(process, deadline_s)
+        for emulator in self._by_host[host]:
+            said = emulator.first_line(deadline_s)
             if said != "ready\n":
                 raise RunError(f"{host}: no disk emulator: {said.strip() or 'no answer'}")
 
     def pids(self) -> list[int]:
-        return [process.pid for processes in [*self._by_host.values()] for process in processes]
+        """The processes of all that were started and not ended by ``cover`` or ``close``. Thread-safe."""
+        return [emulator.process.pid for emulators in [*self._by_host.values()] for emulator in emulators]
+
+    def counts(self, pid: int) -> dict[str, int]:
+        """``syncs`` and ``syncs_late_ns`` of the container whose first process is ``pid``, as fields of a
+        ``Consumption``; nothing where no emulator lies over its data. Thread-safe."""
+        found = [
+            emulator.counts()
+            for emulators in [*self._by_host.values()]
+            for emulator in emulators
+            if emulator.pid == pid
+        ]
+        return dict(zip(("syncs", "syncs_late_ns"), map(sum, zip(*found, strict=True)), strict=False))
 
     def failure(self) -> str | None:
         """Which of them ended while its container was up, and how; ``None`` if none did."""
-        for host, processes in self._by_host.items():
-            for process in processes:
+        for host, emulators in self._by_host.items():
+            for process in (emulator.process for emulator in emulators):
                 if status := process.poll():  # 0: its container has ended
                     assert process.stdout is not None
-                    return f"the disk emulator of {host} ended: {programs.ending(status, process.stdout.read())}"
+                    said = process.stdout.read().decode(errors="replace")
+                    return f"the disk emulator of {host} ended: {programs.ending(status, said)}"
         return None
 
     def close(self) -> None:
@@ -83,7 +126,7 @@ class Disks:
             self._end(host)
 
     def _end(self, host: str) -> None:
-        processes = self._by_host.pop(host, [])
+        processes = [emulator.process for emulator in self._by_host.pop(host, [])]
         for process in processes:
             assert process.stdin is not None
             with suppress(OSError):
@@ -96,12 +139,3 @@ class Disks:
                 process.wait()
             assert process.stdout is not None
             process.stdout.close()
-
-
-def _first_line(process: subprocess.Popen[str], deadline_s: float) -> str:
-    """The first line of its output; empty if it ended, or took too long."""
-    assert process.stdout is not None
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        ready = clock.select(selector, max(0.0, deadline_s - clock.monotonic()))
-    return process.stdout.readline() if ready else ""

@@ -202,7 +202,7 @@ def account_text(root: Path, host: str, path: str) -> str:
     return text
 
 
-def _readable(descriptor: int, timeout_s: float) -> bool:
+def is_readable(descriptor: int, timeout_s: float) -> bool:
     poll = select.poll()  # select takes no descriptor above 1023
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(1000 * timeout_s))
@@ -263,7 +263,7 @@ class Shell:
         deadline = clock.monotonic() + _START_TIMEOUT_S
         output = b""
         while clock.monotonic() < deadline:
-            if not _readable(self.terminal, max(0.0, deadline - clock.monotonic())):
+            if not is_readable(self.terminal, max(0.0, deadline - clock.monotonic())):
                 break
             data = self.read()
             if not data:
@@ -289,9 +289,9 @@ class Shell:
 
     def _drop_stale_answers(self) -> None:
         """Drop the second answer to a command that ended just when it was interrupted."""
-        while _readable(self._statuses, 0) and os.read(self._statuses, 64):
+        while is_readable(self._statuses, 0) and os.read(self._statuses, 64):
             output = b""
-            while not output.endswith(SENTINEL.encode()) and _readable(self.terminal, 1):
+            while not output.endswith(SENTINEL.encode()) and is_readable(self.terminal, 1):
                 output += self.read()
 
     def read(self, size: int = 4096) -> bytes:

@@ -47,6 +47,8 @@ STOLEN_SHARE, STOLEN_STEP_NS = 0.01, 10_000_000
 """The kernel reports stolen time in steps of this length: an excess of less than one step may be rounding."""
 OTHERS_SHARE = 0.10
 SLOW_SYNC_S = 0.016
+SYNC_LATE_PART, SYNC_LATE_LEAST_NS = 10, 500_000
+"""An fsync may take longer than configured by this part of it or this time, whichever is more."""
 MEMBER_WAITED = 0.5
 FULL_SHARE = 0.95
 
@@ -303,10 +305,22 @@ class Capacity:
         return self.limits_cores is not None and self.limits_cores <= self.cores
 
 
+def fsync_late_ns(fsync_ns: int) -> int:
+    """How much longer than configured an fsync may take: a median at bring-up, the mean of a scenario."""
+    return max(SYNC_LATE_LEAST_NS, fsync_ns // SYNC_LATE_PART)
+
+
 def machine_findings(
-    usage: Usage | None, load: LoadResult | None, capacity: Capacity, dilation: int = 1
+    usage: Usage | None,
+    load: LoadResult | None,
+    capacity: Capacity,
+    dilation: int = 1,
+    fsyncs_ns: Mapping[str, int] = MappingProxyType({}),
 ) -> Iterator[Finding]:
-    """Findings of the resource usage while a load ran, in real time; unknown values yield no finding."""
+    """Findings of the resource usage while a load ran, in real time; unknown values yield no finding.
+
+    ``fsyncs_ns``: how long an fsync takes by configuration, of members that have one.
+    """
     if load is not None:
         yield from _generator_findings(load)
     if usage is None or usage.window_ns <= 0:
@@ -316,6 +330,9 @@ def machine_findings(
         note = f"; at dilation {dilation} latencies then differ from those of real time" if dilation > 1 else ""
         yield from _throttled(name, member, usage.window_ns, "member_throttled", "info", note)
     yield from _waited(usage)
+    for name, configured_ns in fsyncs_ns.items():
+        if name in usage.used.members:
+            yield from _late_syncs(name, usage.used.members[name], configured_ns)
     yield from _throttled("the client's host", usage.used.client, usage.window_ns, "client_throttled", "invalid")
     yield from _throttled("the link emulator", usage.used.links, usage.window_ns, "links_throttled", "invalid")
     links = usage.links_cores or 0.0
@@ -330,19 +347,26 @@ def machine_findings(
 
 
 def store_findings(
-    store: StoreActivity | None, fsync_s: Mapping[str, float] = MappingProxyType({})
+    store: StoreActivity | None, fsyncs_ns: Mapping[str, int] = MappingProxyType({})
 ) -> Iterator[Finding]:
-    """Findings of members whose disk is slow, by their own metrics: slower than the ``fsync_s`` configured for some.
+    """Findings of members whose disk is slow, by their own metrics: slower than ``fsyncs_ns`` configures for some.
 
     Metrics count in buckets that double, so the limit is twice that.
     """
     for name, member in (store.members if store is not None else {}).items():
         syncs = member.log_syncs
-        limit_s = max(SLOW_SYNC_S, 2 * fsync_s.get(name, 0.0))
+        limit_s = max(SLOW_SYNC_S, 2 * fsyncs_ns.get(name, 0) / 1e9)
         if syncs is not None and syncs.buckets and (syncs.p99_at_most_s or math.inf) > limit_s:
             took = f"up to {syncs.p99_at_most_s * 1e3:.0f} ms" if syncs.p99_at_most_s else "longer than it counts"
             text = f"{name} waited for its disk: the 99th percentile of the writes of its log was {took}"
             yield Finding("slow_disk", "info", text, syncs.p99_at_most_s, limit_s, name)
+
+
+def _late_syncs(name: str, used: Consumption, fsync_ns: int) -> Iterator[Finding]:
+    if used.syncs and used.syncs_late_ns is not None:
+        late_ns = used.syncs_late_ns / used.syncs
+        took = f"an fsync took {(fsync_ns + late_ns) / 1e6:.3g} ms on average, and {fsync_ns / 1e6:g} ms are configured"
+        yield from _above("fsync_late", round(late_ns), fsync_late_ns(fsync_ns), f"{name}: {took}", name)
 
 
 def _generator_findings(load: LoadResult) -> Iterator[Finding]:
@@ -474,6 +498,9 @@ RULES: Mapping[Kind, Rule] = {
     "member_throttled": Rule(("info",), "1 %"),
     "member_waited": _machine(("invalid",), "0.5", "a member waited for a core", _LIMITS),
     "slow_disk": Rule(("info",), "16 ms"),
+    "fsync_late": _machine(
+        ("invalid",), "a tenth of it, at least 0.5 ms", "a member's disk was slower than configured", _ALONE
+    ),
     "client_throttled": Rule(
         ("invalid",), "1 %", "the CPU limit of the client stopped it", ("a higher limit", *_LOWER)
     ),

@@ -24,7 +24,8 @@ class Consumption:
     threads whose CPU time is ``threads_cpu_ns``. ``steal_ns`` is what a hypervisor took from the machine's cores.
     ``memory_bytes`` is its cgroup's memory with page cache, ``rss_bytes`` what its processes hold (of the machine: what
     is not available); in a window both are the largest sample. ``read_bytes`` and ``written_bytes`` are those of disks,
-    as are the operations ``reads`` and ``writes``. ``*_pressure_ns`` is for how long some task of it was paused for
+    as are the operations ``reads`` and ``writes``. ``syncs`` are those of data with a configured fsync, which took
+    ``syncs_late_ns`` longer than that, together. ``*_pressure_ns`` is for how long some task of it was paused for
     want of that resource.
     """
 
@@ -47,6 +48,8 @@ class Consumption:
     written_bytes: int | None = None
     reads: int | None = None
     writes: int | None = None
+    syncs: int | None = None
+    syncs_late_ns: int | None = None
     cpu_pressure_ns: int | None = None
     memory_pressure_ns: int | None = None
     io_pressure_ns: int | None = None

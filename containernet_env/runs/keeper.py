@@ -74,11 +74,10 @@ def keep_costs(
         measured = [] if plan.options.profile else usual
         which = config_hash(plan), plan.store.name
         samples = [capacity.sample_of(outcome, members, facts.cores, *which) for outcome in measured]
-        configured = {node.name for node in plan.config.nodes if node.fsync_ns is not None}
         syncs = [
             capacity.SyncSample(at=cluster.at, data=plan.config.etcd.data, median_ns=median(medians_ns))
             for cluster in clusters
-            if (medians_ns := [times.median_ns for name, times in cluster.sync.items() if name not in configured])
+            if (medians_ns := [times.median_ns for name, times in cluster.sync.items() if name not in plan.fsyncs_ns])
         ]
         capacity.add(MachineKey.of(facts), [one for one in samples if one is not None], syncs)
     except Exception as error:  # noqa: BLE001 - whatever it is, the run and its rows are worth more

@@ -348,9 +348,10 @@ class Matrix:
             yield Finding("counters", "unknown", "the links' counters could not be read")
         if usage is None and load is not None:
             yield Finding("usage", "unknown", "what hosts, links and machine used could not be read")
-        yield from findings.machine_findings(real.machine, real.load, self._target.capacity, self._dilation)
-        fsync_s = {host.name: host.fsync_ns / 1e9 for host in self._target.emulated.hosts if host.fsync_ns is not None}
-        yield from findings.store_findings(outcome.store, fsync_s)
+        yield from findings.machine_findings(
+            real.machine, real.load, self._target.capacity, self._dilation, self._target.plan.fsyncs_ns
+        )
+        yield from findings.store_findings(outcome.store, self._target.emulated.fsyncs_ns)
         yield from findings.member_findings(living, timeout_s, throttled_s, outcome.seconds, stopped)
         yield from findings.leader_findings(before, after, deaths, is_explained)
 

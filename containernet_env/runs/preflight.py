@@ -36,7 +36,7 @@ def preflight(plan: Plan, out: Path | None = None) -> str:
         allow_open_files(_OPEN_FILES)
         return "Only a run shows whether the endpoints answer and let this user in; so does `check`."
     _check_congestion_control(plan.options.congestion_control)
-    if any(host.fsync_ns is not None for host in plan.hosts):
+    if plan.fsyncs_ns:
         disk.require()
     allow_open_files(_OPEN_FILES + _OPEN_FILES_PER_HOST * len(plan.hosts))
     open_questions = ["whether the Docker engine and its images are ready"]

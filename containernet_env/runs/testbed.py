@@ -183,8 +183,7 @@ class Testbed(Target):
         plan = self.emulated
         self.leader_wanted, self.capacity = plan.config.etcd.leader, capacity_of(self.plan)
         measured_ns = {name: times.median_ns / plan.dilation for name, times in self.sync.items()}
-        configured_ns = {host.name: float(host.fsync_ns) for host in plan.hosts if host.fsync_ns is not None}
-        self._floor = Floor(plan.store, plan.topology, measured_ns | configured_ns)
+        self._floor = Floor(plan.store, plan.topology, measured_ns | plan.fsyncs_ns)
 
     def _listen(self, on_event: OnEvent, on_proof: OnProof) -> None:
         """When this returns, the previous receivers get nothing more."""
@@ -682,8 +681,8 @@ class Testbed(Target):
         clients = {client.name: self.hosts[client.name].pid for client in self.plan.config.clients}
         client, *others = clients.values()
         if not others:
-            return Pids(members, client, links, os.getpid(), disks=self._disks.pids)
-        return Pids(members, None, links, os.getpid(), clients, self._disks.pids)
+            return Pids(members, client, links, os.getpid(), disks=self._disks)
+        return Pids(members, None, links, os.getpid(), clients, self._disks)
 
     def link_facts(self) -> LinkFacts:
         """The software that creates hosts and links, with versions, and the link emulator's own report at its start."""

@@ -270,4 +270,5 @@ def test_an_fsync_takes_as_long_as_configured_also_after_a_restart(tmp_path: Pat
         for member, found in line["store"]["members"].items():
             syncs = found["log_syncs"]
             assert syncs["count"] and min(bucket or 1.0 for bucket, _ in syncs["buckets"]) > 0.016, (member, syncs)
+            assert line["machine"]["used"]["members"][member]["syncs"], "its disk emulator counted them, too"
     assert left_over(before) == {}

@@ -16,6 +16,7 @@ from containernet_env.base.errors import RunError
 from containernet_env.base.files import root_of
 from containernet_env.hosts import disk
 from containernet_env.hosts.container import measure_sync
+from containernet_env.hosts.counters import ContainerUse
 from containernet_env.hosts.disk import Disks
 from tests.deadline import HANG_S, eventually
 from tests.root.network import needs_root
@@ -64,6 +65,34 @@ def test_an_fsync_takes_the_configured_time_there_and_nowhere_else(
     mounts = [line.split() for line in Path(f"/proc/{host.pid}/mounts").read_text().splitlines()]
     assert {words[1] for words in mounts if words[0] == "disk-emulator"} == {"/data", "/made/log"}
     assert "disk-emulator" not in Path("/proc/self/mounts").read_text(), "none is among the machine's own mounts"
+
+
+def test_syncs_are_counted_with_how_late_they_were(host: subprocess.Popen[bytes], disks: Disks, tmp_path: Path) -> None:
+    """Also in the counters of a container, and where the disk below is slower: here another emulator."""
+    data = tmp_path / "data"
+    below = Disks()
+    below.cover("a", host.pid, [str(data)], FSYNC_NS)
+    disks.cover("a", host.pid, [str(data), str(tmp_path / "unused")], 1_000_000)
+    seen = root_of(host.pid) / "data"
+    use = ContainerUse(host.pid, disks)
+    assert [disks.counts(pid) for pid in (host.pid, os.getpid())] == [{"syncs": 0, "syncs_late_ns": 0}, {}]
+    with (seen / "file").open("wb") as file:
+        for _ in range(2):
+            file.write(b"x")
+            file.flush()
+            os.fdatasync(file.fileno())
+        os.fsync(file.fileno())
+    folder = os.open(seen, os.O_RDONLY | os.O_DIRECTORY)
+    os.fsync(folder)
+    os.close(folder)
+    counted = use.read()
+    assert counted is not None and counted.syncs_late_ns is not None
+    assert below.counts(host.pid)["syncs"] == counted.syncs == 4
+    assert counted.syncs_late_ns >= 4 * (FSYNC_NS - 1_000_000)
+    use.close()
+    disks.close()
+    assert disks.counts(host.pid) == {}
+    below.close()
 
 
 def test_the_files_are_those_of_the_directory(host: subprocess.Popen[bytes], disks: Disks, tmp_path: Path) -> None:

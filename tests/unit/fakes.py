@@ -9,6 +9,7 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -532,15 +533,15 @@ class Bench:
         self.leave: Callable[[ScenarioOutcome], str | None] = self.outcomes.append
         self.stop: Stop = stop or StopSignals()
         self.facts = RunFacts("run-1", PLAN)
-        planned = [
+        planned = tuple(
             PlannedScenario(ScheduledScenario(scenario, 1 + scenarios[:index].count(scenario)), False, 1.0)
             for index, scenario in enumerate(scenarios)
-        ]
+        )
         self.probes: list[tuple[Probe, ScenarioOutcome]] = []
         self.target.progress, self.target.stop = self.progress, self.stop
         self.target.on_event = lambda kind, text, subject=None: self.events.append((kind, subject))
-        plan = SimpleNamespace(scenarios=planned, dataset=Dataset(8, 256, 1000), dilation=dilation)
-        plan.options, plan.topology, plan.hosts = PlanOptions(2, **options), PLAN.topology, PLAN.hosts
+        how = PlanOptions(2, dilation=dilation, **options)
+        plan = replace(PLAN, scenarios=planned, dataset=Dataset(8, 256, 1000), options=how)
         self.target.plan = self.target.emulated = plan
         self.matrix = Matrix(
             self.target,

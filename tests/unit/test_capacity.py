@@ -481,8 +481,8 @@ def test_a_run_keeps_what_requests_cost(place: Path, tmp_path: Path, monkeypatch
     assert len(capacity.read(KEY)[0].requests) == 1
     # An fsync that is configured says nothing about this machine's disk.
     plan = plan_of(tmp_path)
-    nodes = [replace(node, fsync_ns=10**7 if node.name == "etcd1" else None) for node in plan.config.nodes]
-    plan = replace(plan, config=replace(plan.config, nodes=tuple(nodes)))
+    hosts = [replace(host, fsync_ns=10**7 if host.name == "etcd1" else None) for host in plan.hosts]
+    plan = replace(plan, hosts=tuple(hosts))
     sync = {
         name: Sync(samples=9, median_ns=ns, slowest_ns=ns)
         for name, ns in (("etcd1", 10**7), ("etcd2", 2000), ("etcd3", 4000))

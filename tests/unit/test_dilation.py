@@ -154,7 +154,10 @@ def test_five_regions_of_three_members_run_as_slow_as_two_cores_need(tmp_path: P
 def test_what_was_measured_is_in_emulated_time_and_work_stays_work() -> None:
     used = Consumption(**{item.name: 4000 for item in fields(Consumption)})
     usage = Usage(4000, Consumers({"etcd1": used}))
-    scaled = ("throttled_ns", "run_delay_ns", "steal_ns", "cpu_pressure_ns", "memory_pressure_ns", "io_pressure_ns")
+    scaled = (
+        *("throttled_ns", "run_delay_ns", "steal_ns", "syncs_late_ns"),
+        *("cpu_pressure_ns", "memory_pressure_ns", "io_pressure_ns"),
+    )
     assert ratios(usage, emulated(usage, 4)) == {
         "window_ns": 0.25, **{f"used.members.etcd1.{name}": 0.25 for name in scaled}
     }  # fmt: skip

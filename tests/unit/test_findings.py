@@ -237,13 +237,34 @@ def test_a_slow_disk_is_told_by_the_bucket_of_the_99th_percentile() -> None:
         (): [],
     }
     slow = StoreActivity({"etcd1": MemberActivity(log_syncs=Durations.of(1.0, ((0.032, 9), (0.064, 1))))})
-    found = [[item.threshold for item in rules.store_findings(slow, {"etcd1": fsync_s})] for fsync_s in (0.02, 0.032)]
-    assert found == [[pytest.approx(0.04)], []], "as slow as it is configured to be"
+    limits = [[item.threshold for item in rules.store_findings(slow, {"etcd1": ms * 1_000_000})] for ms in (20, 32)]
+    assert limits == [[pytest.approx(0.04)], []], "as slow as it is configured to be"
     for buckets, told in cases.items():
         member = MemberActivity(log_syncs=Durations.of(1.0, buckets))
         found = rules.store_findings(StoreActivity({"etcd1": member, "etcd2": MemberActivity()}))
         wanted = [("slow_disk", value, "info", "etcd1") for value in told]
         assert [(item.kind, item.value, item.effect, item.subject) for item in found] == wanted, buckets
+
+
+def test_a_configured_fsync_has_to_hold_on_average() -> None:
+    """For a configured time, the number of syncs and by how much all together were late."""
+    cases = {
+        (2_000_000, 100, 50_000_000): None,  # half a millisecond each
+        (2_000_000, 100, 50_000_100): 500_001,
+        (20_000_000, 10, 20_000_000): None,
+        (20_000_000, 10, 20_000_010): 2_000_001,
+        (2_000_000, 0, 0): None,
+        (2_000_000, None, None): None,
+    }
+    for (fsync_ns, syncs, late_ns), value in cases.items():
+        disk = cores(0.1, syncs=syncs, syncs_late_ns=late_ns)
+        usage = Usage(WINDOW_NS, replace(CALM, members={"etcd1": disk, "etcd2": disk}))
+        found = rules.machine_findings(usage, None, TWO_CORES, fsyncs_ns={"etcd2": fsync_ns, "gone": 1})
+        wanted = [("fsync_late", "invalid", value, "etcd2")] * (value is not None)
+        assert [(item.kind, item.effect, item.value, item.subject) for item in found] == wanted
+    slow = Usage(WINDOW_NS, replace(CALM, members={"etcd2": cores(0.35, syncs=4, syncs_late_ns=10_000_000)}))
+    (late,) = rules.machine_findings(slow, None, TWO_CORES, fsyncs_ns={"etcd2": 2_000_000})
+    assert late.text == "etcd2: an fsync took 4.5 ms on average, and 2 ms are configured"
 
 
 def test_a_member_may_be_silent_for_an_election_timeout() -> None:

@@ -260,7 +260,7 @@ def test_a_member_that_was_started_again_goes_on_from_what_it_had_used(monkeypat
     }
     closed: list[int] = []
 
-    def scripted(pid: int) -> SimpleNamespace:
+    def scripted(pid: int, disks: object) -> SimpleNamespace:
         return SimpleNamespace(read=lambda: seen[pid].pop(0), close=lambda: closed.append(pid))
 
     monkeypatch.setattr(counters, "ContainerUse", scripted)

@@ -21,13 +21,15 @@ PROVES = (
     "containernet_env/hosts",
     "containernet_env/containernet",
     "containernet_env/setup/dockerd.py",
+    "disk_emulator",
     "etcd_image/wait-at-gate",
     "tests/recorded/tc.json",
     "tests/root/network.py",
     "tests/vm",
     *steps.FILES,
 )
-"""Links by netem and HTB, switches, containers and their limits under cgroup v2; the tests of them that run there."""
+"""Links by netem and HTB, switches, containers, their limits under cgroup v2 and their disks on a kernel without FUSE
+passthrough; the tests of them that run there."""
 ELSEWHERE = (
     *(
         f"containernet_env/network/{name}.py"
@@ -38,7 +40,7 @@ ELSEWHERE = (
     str(RECORD.relative_to(ROOT)),
 )
 """Below these folders, but proved by the exact and root rings; and the record itself."""
-_SUFFIXES = {".py", ".json", ""}
+_SUFFIXES = {".py", ".go", ".mod", ".sum", ".json", ""}
 
 
 def inputs() -> list[Path]:
