@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
@@ -21,6 +20,7 @@ from containernet_env.config.plan import AUTO, OPTIONS, PlanOptions
 from containernet_env.model.backends import ProfileKind
 from containernet_env.model.config import DILATION_MAX
 from containernet_env.network.rtt import Tolerance
+from containernet_env.results.files import replacing
 
 if TYPE_CHECKING:
     from containernet_env.config.plan import Plan
@@ -102,14 +102,9 @@ def write_output(path: Path, content: bytes) -> int:
 
     Raises ``UsageError`` if it cannot be written.
     """
-    partial = path.with_name(f".{secrets.token_hex(8)}.partial")
     try:
-        try:
-            with partial.open("xb") as file:
-                file.write(content)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with replacing(path) as file:
+            file.write(content)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
     return len(content)

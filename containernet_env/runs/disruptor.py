@@ -157,6 +157,8 @@ LEAD_NS = 100_000_000
 LEADER_TIMEOUT_S, LEADER_TIMEOUT_MAX_S = 0.08, 1.0
 """Initial and maximum timeout for members to report the leader: a member on a fifth of a core may need long."""
 _LEADER_POLL_S = 0.02
+_UNDOES_AT_ONCE: frozenset[Verb] = frozenset({"thaw", "link_up"})
+"""The verbs that undo an event of each member by itself, and within their own call."""
 # An event is this late if there was no leader when it was due, or the machine is overloaded.
 _LATE_NS = 10_000_000
 _ANSWER_S = 1.0
@@ -381,7 +383,7 @@ class Disruptor:
         for act in acts:
             self._touched |= set(act.members)
             self._confirm(act)
-            if act.problems and act.verb in ("thaw", "link_up"):  # it stays active, so that the end reverts it
+            if act.problems and act.verb in _UNDOES_AT_ONCE:  # it stays active, so that the end reverts it
                 self._struck[act.verb] |= set(act.members)
             elif act.problems and act.verb == "heal":
                 self._parted[act.due.number, act.due.occurrence] = [{*act.members}]
@@ -425,7 +427,7 @@ class Disruptor:
                 act.signals = [partial(self._begin_restart, act)]
         if act.verb in UNDOING:
             self._struck[UNDOING[act.verb]] |= names
-        elif act.verb in ("thaw", "link_up"):
+        elif act.verb in _UNDOES_AT_ONCE:
             self._struck[act.verb] -= names
 
     def _part(self, acts: Iterable[_Act]) -> None:
