@@ -60,7 +60,7 @@ def report_command(files: tuple[Path, ...], output: Path, client: str, title: st
     document = document_of(rows, read_runs(rows, note), title, x_scale)
     size = write_output(output, report_page(document).encode())
     counts = document.counts
-    click.echo(f"{output}: {counts['rows']:,} rows, {counts['count']:,} count, {size / 1e6:.1f} MB")
+    click.echo(f"{output}: {counts['count']:,} of {counts['rows']:,} rows used, {size / 1e6:.1f} MB")
     return 0
 
 

@@ -55,7 +55,7 @@ def report_page(document: Document) -> str:
     """The report as one HTML file. Raises ``MissingRequirementError`` where Plotly is not as expected."""
     plotly, licence = _plotly()
     counts = document.counts
-    lead = f"{counts['rows']:,} rows of {counts['configurations']:,} configurations, {counts['count']:,} count"
+    lead = f"{counts['rows']:,} rows of {counts['configurations']:,} configurations, {counts['count']:,} used"
     for name, words in (("not valid", "are not certainly valid"), ("failed", "failed")):
         lead += f", {counts[name]:,} {words}" if counts[name] else ""
     return render(

@@ -624,7 +624,7 @@ def test_the_command_writes_the_page_and_says_what_it_left_out(tmp_path: Path) -
     path = write(tmp_path / "out.csv", sweep(delays=1, bandwidths=1))
     done = shown("report", path, "-o", tmp_path / "page.html", "--title", f"{EVIL}\x00\x1b\ud800")
     assert done.exit_code == 0, done.output
-    assert re.search(r"page\.html: 4 rows, 3 count, 4\.\d MB\n", done.output)
+    assert re.search(r"page\.html: 3 of 4 rows used, 4\.\d MB\n", done.output)
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     # No HTML can hold the characters that are replaced.
     assert "<title>&lt;script&gt;alert(1)&lt;/script&gt;\ufffd\ufffd\ufffd - containernet-env report</title>" in text
