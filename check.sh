@@ -175,7 +175,7 @@ vm() {
         outcome skipped "vm: $why"
         return
     fi
-    step "vm: packages and disks" .venv/bin/python -m tests.vm.prepare
+    step "vm: packages and disks" .venv/bin/python -m tests.prepare vm
     pytest_step tests/vm
     if grep -qx "passed	pytest tests/vm" "$OUTCOMES" && grep -q ' passed' "$log" && ! grep -q 'disturbed:' "$log"; then
         .venv/bin/python -m tests.vm.proved --record
@@ -236,6 +236,10 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
     printf '%s\n' "$wanted" >"$stamp.partial"
     mv "$stamp.partial" "$stamp"
 fi
+needed=()
+! chosen local || needed+=(local)
+if chosen docker || chosen docker-all; then needed+=(docker); fi
+[ ${#needed[@]} -eq 0 ] || step "what the tests need" .venv/bin/python -m tests.prepare "${needed[@]}"
 go=$(.venv/bin/python -c 'from containernet_env.setup import builds; print(builds.find().path)') || exit 3
 
 # Each lane is a process group. The engine's takes longest and mostly waits: the others leave it the cores.

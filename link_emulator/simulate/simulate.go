@@ -62,7 +62,7 @@ func Parse(data []byte) (Request, error) {
 	if err := input.Decode(data, &given); err != nil {
 		return r, err
 	}
-	if err := cmp.Or(r.Check(), r.Noise.check()); err != nil {
+	if err := cmp.Or(r.Check(), r.Noise.check(), input.Range("send_wake_ns", r.SendWakeNS, 0, maxNS)); err != nil {
 		return r, err
 	}
 	for i, line := range given.Links {
@@ -75,6 +75,14 @@ func Parse(data []byte) (Request, error) {
 	for i, delayed := range r.Delayed {
 		if !slices.ContainsFunc(r.Hosts, func(host input.Host) bool { return host.Name == delayed.Host }) {
 			return r, fmt.Errorf("delayed[%d].host: there is no host %q", i, delayed.Host)
+		}
+		if err := input.Range(fmt.Sprintf("delayed[%d].ns", i), delayed.NS, 0, maxNS); err != nil {
+			return r, err
+		}
+	}
+	for i, change := range r.Changes {
+		if err := input.Range(fmt.Sprintf("changes[%d].at_ns", i), change.AtNS, 0, r.DurationMS*1e6); err != nil {
+			return r, err
 		}
 	}
 	return r, nil
