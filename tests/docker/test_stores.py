@@ -1,6 +1,6 @@
 """Stores other than etcd on a real network: a row, a floor and a history of each.
 
-Consul and ZooKeeper are left out where they have not been set up: that takes minutes.
+Consul is left out where it has not been set up, which takes minutes; ZooKeeper where it cannot be.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from containernet_env.hosts import engine, owner
+from containernet_env.hosts.counters import traffic
 from tests.deadline import HANG_S, eventually, let_pass
 from tests.docker.runs import PROJECT, child
 from tests.faults.files import MEMBERS, Files
@@ -31,6 +32,8 @@ COMMAND = (
 LOCK = Path("/run/containernet-env.lock")
 
 _LOOK_S = 0.002
+_CONNECTED_FRAMES = 200
+"""Ten connections and their first requests send fewer frames."""
 
 
 class Run:
@@ -47,6 +50,7 @@ class Run:
         self.stdout: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._frozen = False
+        self._sent_before: dict[int, int] = {}  # of clients, when they were first seen
 
     def start(self) -> None:
         files = self.files
@@ -171,9 +175,13 @@ class Run:
         return child(self.driver, "link-emulator", "probe")
 
     def client(self) -> int | None:
+        """The load generator, once its load is under way: a pause before that is in no figure."""
         server = self.host("benchmark")
         ours = ("benchmark-client", "benchmark-client-tls")
-        return next((pid for pid in below(server) if program_of(pid) in ours), None) if server else None
+        found = next((pid for pid in below(server) if program_of(pid) in ours), None) if server else None
+        if found is None or (sent := _sent_frames(found)) is None:
+            return None
+        return found if sent - self._sent_before.setdefault(found, sent) > _CONNECTED_FRAMES else None
 
     def host(self, name: str) -> int | None:
         """The first process of a host's container."""
@@ -208,6 +216,14 @@ class Run:
     def move_clock(self, seconds: float) -> None:
         words = ["date", "--set", f"{seconds:+.0f} seconds"]
         subprocess.run(words, check=True, timeout=HANG_S, stdout=subprocess.DEVNULL)
+
+
+def _sent_frames(pid: int) -> int | None:
+    """The frames sent by the interfaces of a process's namespace; ``None`` where it has ended."""
+    try:
+        return traffic(Path(f"/proc/{pid}/net/dev").read_bytes())["sent_frames"]
+    except OSError:
+        return None
 
 
 def tool(*arguments: str, environment: Mapping[str, str] | None = None) -> tuple[int, str]:
