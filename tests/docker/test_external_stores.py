@@ -135,6 +135,7 @@ def zookeeper(_folder: Path) -> Iterator[Cluster]:
 MAKERS: dict[str, Callable[[Path], AbstractContextManager[Cluster]]] = {"consul": consul, "zookeeper": zookeeper}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", MAKERS)
 def test_it_is_measured_and_keeps_nothing(kind: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     with MAKERS[kind](tmp_path_factory.mktemp(kind)) as cluster:
