@@ -19,13 +19,14 @@ import (
 // sourceHash identifies the sources of the build: -ldflags "-X main.sourceHash=...".
 var sourceHash = "dev"
 
-const usage = `usage: disk-emulator --pid PID --sync DURATION [--counts DESCRIPTOR] DIRECTORY
+const usage = `usage: disk-emulator --pid PID --sync DURATION [--counts DESCRIPTOR] [--long DURATION] DIRECTORY
        disk-emulator --version
 
 Mounts itself over DIRECTORY in the mount namespace of process PID, made there if it is missing, and writes "ready".
 fsync and fdatasync of files below it take DURATION (such as 2ms) from then on, or as long as the disk takes, if that is
 longer. Ends when standard input ends or the namespace is gone, on SIGTERM too. The shared memory behind the open
-DESCRIPTOR has two numbers of 64 bits: how many have ended, and by how many ns they took longer, together.
+DESCRIPTOR has three numbers of 64 bits: how many have ended, by how many ns they took longer, together, and how many of
+them took longer by more than the duration of --long (100ms).
 
 exit status: 0 done, 1 failed, 2 wrong usage
 `
@@ -41,7 +42,8 @@ func main() { os.Exit(run(os.Args[1:])) }
 func run(arguments []string) int {
 	flags := flag.NewFlagSet("disk-emulator", flag.ContinueOnError)
 	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
-	pid, sync, counts := flags.Int("pid", 0, ""), flags.Duration("sync", 0, ""), flags.Int("counts", -1, "")
+	pid, sync := flags.Int("pid", 0, ""), flags.Duration("sync", 0, "")
+	counts, long := flags.Int("counts", -1, ""), flags.Duration("long", 100*time.Millisecond, "")
 	version := flags.Bool("version", false, "")
 	if err := flags.Parse(arguments); err != nil {
 		return 2
@@ -50,11 +52,15 @@ func run(arguments []string) int {
 		fmt.Println("disk-emulator", sourceHash)
 		return 0
 	}
-	if *pid <= 0 || *sync <= 0 || *sync > longestSync || flags.NArg() != 1 {
+	if *pid <= 0 || *sync <= 0 || *sync > longestSync || *long <= 0 || flags.NArg() != 1 {
 		flags.Usage()
 		return 2
 	}
-	if err := serve(*pid, flags.Arg(0), *sync, *counts); err != nil {
+	shared, err := sharedCounts(*counts)
+	if err == nil {
+		err = serve(*pid, flags.Arg(0), &syncs{*sync, *long, make(chan struct{}, mostSyncs), shared})
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -62,11 +68,7 @@ func run(arguments []string) int {
 }
 
 // serve lies over the directory until standard input or the mount ends.
-func serve(pid int, directory string, sync time.Duration, counts int) error {
-	counted, err := sharedCounts(counts)
-	if err != nil {
-		return fmt.Errorf("the counts of descriptor %d: %w", counts, err)
-	}
+func serve(pid int, directory string, syncs *syncs) error {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, unix.SIGTERM, unix.SIGINT)
 	ended := make(chan struct{})
@@ -74,7 +76,7 @@ func serve(pid int, directory string, sync time.Duration, counts int) error {
 		io.Copy(io.Discard, os.Stdin) // an error ends it as well
 		close(ended)
 	}()
-	server, err := mount(pid, directory, sync, counted)
+	server, err := mount(pid, directory, syncs)
 	if err != nil {
 		return err
 	}
@@ -97,7 +99,7 @@ func serve(pid int, directory string, sync time.Duration, counts int) error {
 }
 
 // mount puts the file system over the directory, and confines this process to it.
-func mount(pid int, directory string, sync time.Duration, counted *counts) (*fuse.Server, error) {
+func mount(pid int, directory string, syncs *syncs) (*fuse.Server, error) {
 	// What returns from a sleep or a sync finds a slot of the scheduler free, and waits for none.
 	runtime.GOMAXPROCS(mostSyncs)
 	unix.Umask(0) // the caller's has been applied
@@ -113,7 +115,7 @@ func mount(pid int, directory string, sync time.Duration, counted *counts) (*fus
 	if err := errors.Join(unix.Fchdir(under), unix.Chroot("."), unix.Close(under)); err != nil {
 		return nil, fmt.Errorf("chroot to %s: %w", directory, err)
 	}
-	return newServer(device, sync, counted)
+	return newServer(device, syncs)
 }
 
 // cover mounts the FUSE connection of device over the directory in the mount namespace of a process, and returns a

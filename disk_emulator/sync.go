@@ -19,8 +19,9 @@ import (
 // mostSyncs is how many syncs are under way at once; each holds a thread.
 const mostSyncs = 64
 
-// counts has how many syncs have ended, and by how many ns they took longer than configured, together.
-type counts struct{ syncs, lateNS atomic.Int64 }
+// counts has how many syncs have ended, by how many ns they took longer than configured, together, and how many of them
+// took much longer.
+type counts struct{ syncs, lateNS, stalled atomic.Int64 }
 
 // sharedCounts are those in the memory of a descriptor; without one, of this process alone.
 func sharedCounts(descriptor int) (*counts, error) {
@@ -29,7 +30,7 @@ func sharedCounts(descriptor int) (*counts, error) {
 	}
 	memory, err := unix.Mmap(descriptor, 0, int(unsafe.Sizeof(counts{})), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the counts of descriptor %d: %w", descriptor, err)
 	}
 	return (*counts)(unsafe.Pointer(unsafe.SliceData(memory))), nil
 }
@@ -43,17 +44,18 @@ type disk struct {
 // syncs is what all directories and files share.
 type syncs struct {
 	take    time.Duration
+	long    time.Duration
 	slots   chan struct{}
 	counted *counts
 }
 
 // newServer serves the file system by a connection that is mounted, from this process's root.
-func newServer(device int, sync time.Duration, counted *counts) (*fuse.Server, error) {
+func newServer(device int, syncs *syncs) (*fuse.Server, error) {
 	root, err := fs.NewLoopbackRoot("/")
 	if err != nil {
 		return nil, err
 	}
-	node := &disk{syncs: &syncs{sync, make(chan struct{}, mostSyncs), counted}}
+	node := &disk{syncs: syncs}
 	node.RootData = root.(*fs.LoopbackNode).RootData
 	node.RootData.RootNode = node
 	// Nothing else changes the files: what the kernel knows of them holds.
@@ -90,7 +92,11 @@ func (s *syncs) slowly(sync func() syscall.Errno) syscall.Errno {
 	defer func() { <-s.slots }()
 	errno := sync()
 	sleepUntil(due)
-	s.counted.lateNS.Add(now() - due)
+	late := now() - due
+	s.counted.lateNS.Add(late)
+	if late > s.long.Nanoseconds() {
+		s.counted.stalled.Add(1)
+	}
 	s.counted.syncs.Add(1)
 	return errno
 }

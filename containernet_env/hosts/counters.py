@@ -418,8 +418,10 @@ class MemberUse:
             now = self._use.read()
         if now is None:
             return None
-        self._last = now if self._before is None else resumed(self._before, now)
-        return self._last
+        now = now if self._before is None else resumed(self._before, now)
+        # Right after a start, its disk emulators do not count yet.
+        self._last = now if self._last is None else replace(self._last, **now.values())
+        return now
 
     def close(self) -> None:
         self._use.close()
@@ -477,10 +479,12 @@ class DriverUse:
 
     def read(self) -> Consumption | None:
         own = self._driver.read()
-        for pid in self._disks_now():
-            self._disks.setdefault(pid, (ProcessUse(pid), Consumption()))
+        for pid in set(self._disks_now()) - self._disks.keys():
+            self._disks[pid] = ProcessUse(pid), Consumption()
         for pid, (use, before) in self._disks.items():
-            self._disks[pid] = use, use.read() or replace(before, rss_bytes=0)
+            if (now := use.read()) is None:
+                use.close()
+            self._disks[pid] = use, now or replace(before, rss_bytes=0)
         known = [found for _, found in self._disks.values() if found.cpu_ns is not None]
         return added_up([own, *known]) if own is not None and known else own
 

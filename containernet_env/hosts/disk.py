@@ -12,9 +12,11 @@ from pathlib import Path
 from containernet_env.base import clock, programs
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.hosts.processes import is_readable
-from containernet_env.model.findings import fsync_late_ns
+from containernet_env.model.findings import PAUSE_NS, fsync_late_ns
 
 DEVICE = Path("/dev/fuse")
+COUNTS = ("syncs", "syncs_late_ns", "stalled_syncs")
+"""Fields of ``Consumption`` that the emulators count, in the order of their shared memory."""
 _START_DEADLINE_S = 30.0
 _END_DEADLINE_S = 5.0
 
@@ -40,18 +42,18 @@ class _Emulator:
 
     _WORD_BYTES = 8
 
-    def __init__(self, pid: int, directory: str, fsync_ns: int) -> None:
+    def __init__(self, pid: int, directory: str, fsync_ns: int, long_ns: int) -> None:
         self.pid = pid
         descriptor = os.memfd_create("fsyncs")
         try:
             os.truncate(descriptor, mmap.PAGESIZE)
             # Read without a system call, so no thread that reads them meets a descriptor that another one has closed.
-            self._memory = mmap.mmap(descriptor, 2 * self._WORD_BYTES, prot=mmap.PROT_READ)
+            self._memory = mmap.mmap(descriptor, len(COUNTS) * self._WORD_BYTES, prot=mmap.PROT_READ)
             # A session of its own: the terminal's Ctrl-C is for the driver.
             self.process = subprocess.Popen(
                 [
                     *(programs.path("disk-emulator"), "--pid", str(pid), "--sync", f"{fsync_ns}ns"),
-                    *("--counts", str(descriptor), directory),
+                    *("--counts", str(descriptor), "--long", f"{long_ns}ns", directory),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -68,12 +70,10 @@ class _Emulator:
         ready = is_readable(self.process.stdout.fileno(), max(0.0, deadline_s - clock.monotonic()))
         return self.process.stdout.readline().decode(errors="replace") if ready else ""
 
-    def counts(self) -> tuple[int, int]:
-        """How many syncs have ended, and by how many ns they were late, together."""
-        syncs, late_ns = (
-            int.from_bytes(self._memory[at : at + self._WORD_BYTES], "little") for at in (0, self._WORD_BYTES)
-        )
-        return syncs, late_ns
+    def counts(self) -> tuple[int, ...]:
+        """The values of ``COUNTS`` since it began."""
+        places = range(0, len(COUNTS) * self._WORD_BYTES, self._WORD_BYTES)
+        return tuple(int.from_bytes(self._memory[at : at + self._WORD_BYTES], "little") for at in places)
 
 
 class Disks:
@@ -82,15 +82,18 @@ class Disks:
     def __init__(self) -> None:
         self._by_host: dict[str, list[_Emulator]] = {}
 
-    def cover(self, host: str, pid: int, directories: Sequence[str], fsync_ns: int) -> None:
+    def cover(self, host: str, pid: int, directories: Sequence[str], fsync_ns: int, long_ns: int = PAUSE_NS) -> None:
         """Let each fsync below ``directories`` of a host, whose first process is ``pid``, take ``fsync_ns``.
 
-        Once for each start of its container, before files are open there. Raises ``RunError`` where that cannot be.
+        Those that take longer by more than ``long_ns`` count as stalled. Call it at each start of its container, before
+        files are open there. Raises ``RunError`` where that cannot be.
         """
         self._end(host)
-        self._by_host[host] = [_Emulator(pid, directory, fsync_ns) for directory in directories]
+        emulators = self._by_host[host] = []
+        for directory in directories:
+            emulators.append(_Emulator(pid, directory, fsync_ns, long_ns))
         deadline_s = clock.monotonic() + _START_DEADLINE_S
-        for emulator in self._by_host[host]:
+        for emulator in emulators:
             said = emulator.first_line(deadline_s)
             if said != "ready\n":
                 raise RunError(f"{host}: no disk emulator: {said.strip() or 'no answer'}")
@@ -100,15 +103,17 @@ class Disks:
         return [emulator.process.pid for emulators in [*self._by_host.values()] for emulator in emulators]
 
     def counts(self, pid: int) -> dict[str, int]:
-        """``syncs`` and ``syncs_late_ns`` of the container whose first process is ``pid``, as fields of a
-        ``Consumption``; nothing where no emulator lies over its data. Thread-safe."""
+        """``COUNTS`` of the container whose first process is ``pid``; nothing where no emulator lies over its data.
+
+        Thread-safe.
+        """
         found = [
             emulator.counts()
             for emulators in [*self._by_host.values()]
             for emulator in emulators
             if emulator.pid == pid
         ]
-        return dict(zip(("syncs", "syncs_late_ns"), map(sum, zip(*found, strict=True)), strict=False))
+        return dict(zip(COUNTS, map(sum, zip(*found, strict=True)), strict=False))
 
     def failure(self) -> str | None:
         """Which of them ended while its container was up, and how; ``None`` if none did."""

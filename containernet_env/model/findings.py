@@ -332,7 +332,7 @@ def machine_findings(
     yield from _waited(usage)
     for name, configured_ns in fsyncs_ns.items():
         if name in usage.used.members:
-            yield from _late_syncs(name, usage.used.members[name], configured_ns)
+            yield from _late_syncs(name, usage.used.members[name], configured_ns, dilation)
     yield from _throttled("the client's host", usage.used.client, usage.window_ns, "client_throttled", "invalid")
     yield from _throttled("the link emulator", usage.used.links, usage.window_ns, "links_throttled", "invalid")
     links = usage.links_cores or 0.0
@@ -362,11 +362,17 @@ def store_findings(
             yield Finding("slow_disk", "info", text, syncs.p99_at_most_s, limit_s, name)
 
 
-def _late_syncs(name: str, used: Consumption, fsync_ns: int) -> Iterator[Finding]:
-    if used.syncs and used.syncs_late_ns is not None:
-        late_ns = used.syncs_late_ns / used.syncs
-        took = f"an fsync took {(fsync_ns + late_ns) / 1e6:.3g} ms on average, and {fsync_ns / 1e6:g} ms are configured"
-        yield from _above("fsync_late", round(late_ns), fsync_late_ns(fsync_ns), f"{name}: {took}", name)
+def _late_syncs(name: str, used: Consumption, fsync_ns: int, dilation: int) -> Iterator[Finding]:
+    """In emulated time; of few syncs a single late one would decide."""
+    if not used.syncs or used.syncs_late_ns is None:
+        return
+    configured_ns, late_ns = fsync_ns // dilation, round(used.syncs_late_ns / used.syncs / dilation)
+    if used.syncs >= ANSWERS:
+        took = f"an fsync took {(configured_ns + late_ns) / 1e6:.4g} ms on average"
+        text = f"{name}: {took}, and {configured_ns / 1e6:g} ms are configured"
+        yield from _above("fsync_late", late_ns, fsync_late_ns(configured_ns), text, name)
+    text = f"{name}: {used.stalled_syncs} of {used.syncs:,} fsyncs took {PAUSE_NS // 10**6} ms longer than configured"
+    yield from _above("fsync_stalled", used.stalled_syncs or 0, 0, text, name)
 
 
 def _generator_findings(load: LoadResult) -> Iterator[Finding]:
@@ -501,6 +507,7 @@ RULES: Mapping[Kind, Rule] = {
     "fsync_late": _machine(
         ("invalid",), "a tenth of it, at least 0.5 ms", "a member's disk was slower than configured", _ALONE
     ),
+    "fsync_stalled": _machine(("invalid",), "0", "a member's disk was paused", _ALONE),
     "client_throttled": Rule(
         ("invalid",), "1 %", "the CPU limit of the client stopped it", ("a higher limit", *_LOWER)
     ),

@@ -25,8 +25,8 @@ class Consumption:
     ``memory_bytes`` is its cgroup's memory with page cache, ``rss_bytes`` what its processes hold (of the machine: what
     is not available); in a window both are the largest sample. ``read_bytes`` and ``written_bytes`` are those of disks,
     as are the operations ``reads`` and ``writes``. ``syncs`` are those of data with a configured fsync, which took
-    ``syncs_late_ns`` longer than that, together. ``*_pressure_ns`` is for how long some task of it was paused for
-    want of that resource.
+    ``syncs_late_ns`` longer than that, together; ``stalled_syncs`` of them by more than 100 ms. ``*_pressure_ns`` is
+    for how long some task of it was paused for want of that resource.
     """
 
     cpu_ns: int | None = None
@@ -50,6 +50,7 @@ class Consumption:
     writes: int | None = None
     syncs: int | None = None
     syncs_late_ns: int | None = None
+    stalled_syncs: int | None = None
     cpu_pressure_ns: int | None = None
     memory_pressure_ns: int | None = None
     io_pressure_ns: int | None = None

@@ -578,7 +578,8 @@ class Testbed(Target):
     def _cover_data(self, host: HostPlan) -> None:
         """Let an fsync on a host's data take as long as it is configured to, before a store opens a file there."""
         if host.fsync_ns is not None:
-            self._disks.cover(host.name, self.hosts[host.name].pid, host.data, host.fsync_ns)
+            long_ns = PAUSE_NS * self.plan.dilation
+            self._disks.cover(host.name, self.hosts[host.name].pid, host.data, host.fsync_ns, long_ns)
 
     def _measure_sync(self) -> None:
         """Measure one member after the other, while no other process writes; some may not allow it."""
@@ -594,7 +595,8 @@ class Testbed(Target):
                     raise
                 self.progress.note(f"{host.name}: {error}; writes have no floor")
             else:
-                disk.check(host.name, self.sync[host.name].median_ns, host.fsync_ns)
+                median_ns = self.sync[host.name].median_ns // self.plan.dilation
+                disk.check(host.name, median_ns, self.emulated.fsyncs_ns.get(host.name))
         self._follow_plan()
 
     def _start_cluster(self) -> Leadership:

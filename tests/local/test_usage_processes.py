@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -138,12 +139,17 @@ def test_disk_emulators_count_as_the_driver(child: subprocess.Popen[bytes]) -> N
     both, own = use.read(), alone.read()
     assert both is not None and own is not None and both.rss_bytes and own.rss_bytes
     assert both.rss_bytes > own.rss_bytes and (both.cpu_ns or 0) > 0
-    eventually(lambda: (ProcessUse(child.pid).read() or Consumption()).cpu_ns, "it has used CPU time")
+    with closing(ProcessUse(child.pid)) as one:
+        eventually(lambda: (one.read() or Consumption()).cpu_ns, "it has used CPU time")
     last = use.read()
+    held = len(open_files())
+    use.read()
+    assert len(open_files()) == held, "each reading uses the same files"
     child.kill()
     child.wait()
     disks.clear()
     ended = use.read()
+    assert not [path for path in open_files() if f"/{child.pid}/" in path], "its files are closed"
     assert last is not None and ended is not None and (last.cpu_ns or 0) <= (ended.cpu_ns or 0), "nothing is given back"
-    for one in (alone, use):
-        one.close()
+    alone.close()
+    use.close()

@@ -17,7 +17,7 @@ from containernet_env.base.files import root_of
 from containernet_env.hosts import disk
 from containernet_env.hosts.container import measure_sync
 from containernet_env.hosts.counters import ContainerUse
-from containernet_env.hosts.disk import Disks
+from containernet_env.hosts.disk import COUNTS, Disks
 from tests.deadline import HANG_S, eventually
 from tests.root.network import needs_root
 
@@ -72,10 +72,10 @@ def test_syncs_are_counted_with_how_late_they_were(host: subprocess.Popen[bytes]
     data = tmp_path / "data"
     below = Disks()
     below.cover("a", host.pid, [str(data)], FSYNC_NS)
-    disks.cover("a", host.pid, [str(data), str(tmp_path / "unused")], 1_000_000)
+    disks.cover("a", host.pid, [str(data), str(tmp_path / "unused")], 1_000_000, long_ns=FSYNC_NS // 2)
     seen = root_of(host.pid) / "data"
     use = ContainerUse(host.pid, disks)
-    assert [disks.counts(pid) for pid in (host.pid, os.getpid())] == [{"syncs": 0, "syncs_late_ns": 0}, {}]
+    assert [disks.counts(pid) for pid in (host.pid, os.getpid())] == [dict.fromkeys(COUNTS, 0), {}]
     with (seen / "file").open("wb") as file:
         for _ in range(2):
             file.write(b"x")
@@ -87,7 +87,7 @@ def test_syncs_are_counted_with_how_late_they_were(host: subprocess.Popen[bytes]
     os.close(folder)
     counted = use.read()
     assert counted is not None and counted.syncs_late_ns is not None
-    assert below.counts(host.pid)["syncs"] == counted.syncs == 4
+    assert below.counts(host.pid)["syncs"] == counted.syncs == counted.stalled_syncs == 4
     assert counted.syncs_late_ns >= 4 * (FSYNC_NS - 1_000_000)
     use.close()
     disks.close()

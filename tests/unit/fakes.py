@@ -167,6 +167,7 @@ class FakeFaults:
         self.links_at_once = links_at_once
         self.done: list[tuple[str, Any]] = []
         self.refused: dict[str, str] = {}
+        self.failure: type[Exception] = RunError
         self.given_up: list[str] = []
         self.sets: list[list[str]] | None = None
         self.down: set[str] = set()
@@ -177,7 +178,7 @@ class FakeFaults:
 
     def _note(self, verb: str, what: Any) -> int:
         if verb in self.refused:
-            raise RunError(self.refused[verb])
+            raise self.failure(self.refused[verb])
         self.done.append((verb, what))
         return clock.monotonic_ns()
 

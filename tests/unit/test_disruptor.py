@@ -290,6 +290,14 @@ def test_what_could_not_be_undone_in_time_is_undone_at_the_end_and_told(struck: 
     assert [(item.cause, item.problem) for item in done.missed] == [("for", "not now")]
 
 
+def test_a_restart_that_fails_for_lack_of_a_resource_is_missed_and_not_forgotten() -> None:
+    course = Course(event("kill", "etcd2", 1, for_ns=1 * MS))
+    course.faults.failure, course.faults.refused["restart"] = OSError, "Too many open files"
+    done = course.run(2)
+    assert {(item.verb, item.problem) for item in done.missed} == {("restart", "Too many open files")}
+    assert course.faults.given_up == ["after the events of the scenario: etcd2 is still down: Too many open files"]
+
+
 def test_a_dead_member_is_neither_killed_again_nor_is_its_death_expected_nor_its_answer() -> None:
     """Of a cluster without a quorum an answer was looked for during 60 s, by a loop without a wait."""
     course = Course(event("kill", "etcd2", 1), event("freeze", "random", 2))

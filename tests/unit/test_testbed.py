@@ -339,10 +339,10 @@ def test_a_configured_fsync_is_there_before_the_store_and_counts_in_the_floor(
             RunError, match=f"^etcd2: an fsync takes {took} ms, and 5 ms are configured: the disk is slow"
         ):
             bed._bring_up()
-        assert done == [("etcd2", 2, ("/var/lib/etcd",), 5_000_000)]
+        assert done == [("etcd2", 2, ("/var/lib/etcd",), 5_000_000, 100_000_000)]
         return
     bed._bring_up()
-    assert done == [("etcd2", 2, ("/var/lib/etcd",), 5_000_000), "cluster"]
+    assert done == [("etcd2", 2, ("/var/lib/etcd",), 5_000_000, 100_000_000), "cluster"]
     assert bed.least_median_s(write("w"), "etcd1", ["etcd1", "etcd2"]) == pytest.approx(0.018 + 0.005, abs=0.0001)
     for why in (None, "the disk emulator of etcd2 ended: killed by SIGKILL"):
         bed._disks.failure = lambda why=why: why

@@ -256,7 +256,8 @@ def test_a_member_that_was_started_again_goes_on_from_what_it_had_used(monkeypat
     seen_at_first = [Consumption(cpu_ns=5, rss_bytes=70), Consumption(cpu_ns=9, rss_bytes=80, reads=3)]
     seen: dict[int, list[Consumption | None]] = {
         1: [*seen_at_first, None, None],
-        2: [Consumption(cpu_ns=2, rss_bytes=10, reads=4), Consumption(cpu_ns=4, rss_bytes=20)],
+        2: [Consumption(cpu_ns=2, rss_bytes=10, reads=4), Consumption(cpu_ns=4, rss_bytes=20), None],
+        3: [Consumption(cpu_ns=1, rss_bytes=30, reads=5)],
     }
     closed: list[int] = []
 
@@ -270,6 +271,8 @@ def test_a_member_that_was_started_again_goes_on_from_what_it_had_used(monkeypat
     pid[0] = 2
     again = [Consumption(cpu_ns=11, rss_bytes=10, reads=7), Consumption(cpu_ns=13, rss_bytes=20)]
     assert [member.read() for _ in range(2)] == again and closed == [1]
+    pid[0] = 3
+    assert member.read() == Consumption(cpu_ns=14, rss_bytes=30, reads=12), "what one reading lacked is not lost"
 
 
 # --- between two samples ----------------------------------------------------------------------------------------------
