@@ -15,6 +15,7 @@ from containernet_env.base.units import format_duration, format_mbps, format_num
 from containernet_env.model.config import Config, ways_named
 from containernet_env.model.link import FULL_FRAME_BYTES, USUAL_MAX_FRAMES, DirectionSpec, IndependentLoss
 from containernet_env.model.load_result import LoadResult
+from containernet_env.model.topology import Topology
 
 Verb = Literal[
     "kill",
@@ -158,6 +159,27 @@ class Disruption:
         for word, time_ns in (("at", self.at_ns), ("every", self.every_ns), ("for", self.for_ns)):
             if time_ns is not None:
                 yield f"{word}{gap}{format_duration(time_ns)}"
+
+
+def may_hasten(disruptions: Sequence[Disruption], network: Topology, targets: Targets) -> bool:
+    """Whether frames may arrive sooner while one of them is in force: by a delay or rate, or by another way.
+
+    Each event counts at every link that it may affect.
+    """
+
+    def hastens(event: Disruption, direction: DirectionSpec) -> bool:
+        shaped = event.shaped(direction)
+        slowest_bps = math.inf if direction.rate_bps is None else direction.rate_bps
+        return shaped.delay_ns < direction.delay_ns or (shaped.rate_bps or math.inf) > slowest_bps
+
+    for event in disruptions:
+        if event.verb == "link_down" and network.reroutes:
+            return True
+        names = {*(targets.named(event) or targets.members)}
+        links = [link for link in network.links if names & {link.a, f"{link.a}>{link.b}", f"{link.b}>{link.a}"}]
+        if event.verb in SHAPING and any(hastens(event, side) for link in links for side in link.spec.sides):
+            return True
+    return False
 
 
 def name_of(disruptions: Sequence[Disruption]) -> str:

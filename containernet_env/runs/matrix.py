@@ -14,7 +14,13 @@ from containernet_env.base.work import stops_kept
 from containernet_env.config.plan import PlannedScenario
 from containernet_env.model import findings
 from containernet_env.model.dilation import emulated, emulated_outcome, slowed
-from containernet_env.model.disruption import Disruptions, explains_election, failures_explained
+from containernet_env.model.disruption import (
+    Disruptions,
+    Targets,
+    explains_election,
+    failures_explained,
+    may_hasten,
+)
 from containernet_env.model.findings import Finding
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario, ScheduledScenario
@@ -286,9 +292,14 @@ class Matrix:
         leader = before.leader if before is not None and before == after else None
         real = replace(real, leader=leader_text(before, after), term_at_end=after.term if after else None)
 
+        network = self._target.emulated.topology
+        is_bounded = is_same and not may_hasten(
+            real.scheduled.scenario.events, network, Targets.of(self._target.emulated.config)
+        )
+
         def judged(real: ScenarioOutcome) -> ScenarioOutcome:
             outcome = emulated_outcome(real, self._dilation)
-            floor_s = self._floor_s(outcome, leader, living) if is_same else None
+            floor_s = self._floor_s(outcome, leader, living) if is_bounded else None
             outcome = replace(outcome, floor_s=floor_s)
             if outcome.parts:
                 by_client = {

@@ -15,7 +15,9 @@ from containernet_env.base.errors import ConfigError
 from containernet_env.config.plan import scenario_hash
 from containernet_env.config.reader import json_path
 from containernet_env.config.scenarios import EVENTS_MAX, load_scenarios
-from containernet_env.model.disruption import name_of
+from containernet_env.config.topologies import load_config
+from containernet_env.model.disruption import Disruption, Targets, may_hasten, name_of
+from containernet_env.model.topology import network_of
 from containernet_env.results.run_directory import RunDirectory
 from tests.unit import blocks
 from tests.unit.test_config import comes_back
@@ -223,3 +225,17 @@ def test_a_run_without_events_has_no_picture_and_says_so(tmp_path: Path, monkeyp
         runpy.run_path(str(CONFIGS.parent / "docs" / "plot_failover.py"), run_name="__main__")
     said = f"{directory.path} has no scenario with events that left a result (docs/events.md)"
     assert str(ended.value) == said
+
+
+def test_links_that_are_down_may_hasten_frames_where_they_take_other_ways(tmp_path: Path) -> None:
+    sites = {"nodes": [{"site": name, "mem": "512m", "cpus": 1} for name in ("a", "b", "c")], "client": {"site": "a"}}
+    sites |= {"rtt": {"a-b": "40ms", "b-c": "37ms", "a>c": "100ms", "c>a": "90ms"}}
+    for reroute in (False, True):
+        path = tmp_path / f"{reroute}.json"
+        path.write_text(json.dumps(sites | {"reroute": reroute}))
+        network, targets = network_of(load_config(path)), Targets.of(load_config(path))
+        down = Disruption(verb="link_down", target="a-c", at_ns=1)
+        assert may_hasten([down], network, targets) is reroute
+        for value_ms, hastens in ((99, True), (101, False)):  # of one direction alone
+            delay = Disruption(verb="delay", target="a>c", at_ns=1, value=value_ms * 1_000_000)
+            assert may_hasten([delay], network, targets) is hastens

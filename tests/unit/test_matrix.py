@@ -452,6 +452,24 @@ def bench_of(
     return bench
 
 
+@pytest.mark.parametrize(
+    ("verb", "value", "bounded"),
+    [
+        ("delay", 2 * MS, False),
+        ("delay", 4 * MS, True),
+        ("rate", None, False),
+        ("rate", 10**6, True),
+        ("loss", 0.1, True),
+    ],
+)
+def test_where_an_event_lets_frames_arrive_sooner_there_is_no_floor(verb: Any, value: Any, is_bounded: bool) -> None:
+    """Else the links' lateness is judged by a floor that is too high, too."""
+    bench = bench_of(Disruption(verb=verb, target="etcd2", at_ns=MS, value=value))
+    bench.target.least_median_s = lambda *_: 0.0185
+    bench.run()
+    assert [row["Floor_50%_s"] for row in bench.rows()] == ["0.018500" if is_bounded else "-", "0.018500"]
+
+
 BRIEF, THIRD = replace(KILL, for_ns=10 * MS), replace(KILL, target="etcd3")
 FREEZE, NO_LOSS = replace(KILL, verb="freeze"), replace(KILL, verb="loss", target="etcd2", value=0.0)
 LATER, AT_LAST = replace(KILL, at_ns=20 * MS), replace(KILL, at_ns=60_000 * MS)
