@@ -453,7 +453,7 @@ def bench_of(
 
 
 @pytest.mark.parametrize(
-    ("verb", "value", "bounded"),
+    ("verb", "value", "is_bounded"),
     [
         ("delay", 2 * MS, False),
         ("delay", 4 * MS, True),
