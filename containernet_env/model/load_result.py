@@ -113,15 +113,16 @@ class LoadResult:
         """How long after a moment the first request succeeded; the moment is in seconds since the start.
 
         Exact where the moment is before the first success of its row of the timeline, or in the row's longest time
-        without one. Else it is too long by at most that time, since successes in between are not recorded. ``None`` if
-        none followed.
+        without one. Else it is that time at most, since successes in between are not recorded: too long by less than
+        it. ``None`` if none followed.
         """
         after_ns = after_s * 1e9
         for row in self.values["timeline"]:
             if row["last_ok_ns"] is not None and row["last_ok_ns"] >= after_ns:
                 gap_begin_ns = row["gap_end_ns"] - row["gap_ns"]
                 known = (row["first_ok_ns"], gap_begin_ns, row["gap_end_ns"], row["last_ok_ns"])
-                return float(min(at_ns for at_ns in known if at_ns >= after_ns) - after_ns) / 1e9
+                waited_ns = min(at_ns for at_ns in known if at_ns >= after_ns) - after_ns
+                return float(waited_ns if row["first_ok_ns"] >= after_ns else min(waited_ns, row["gap_ns"])) / 1e9
         return None
 
     def bad_before(self, begin_ns: float) -> int:

@@ -28,13 +28,16 @@ def merged_load(loads: Sequence[LoadResult]) -> LoadResult:
     ends_ns = [part["total_s"] * 1e9 + began_ns for part, began_ns in zip(measured, begins_ns, strict=True)]
     drains = [part["drain_s"] for part in measured]
     total_s = (max(ends_ns) - min(begins_ns)) / 1e9
-    windows_s = [part["total_s"] - (part["drain_s"] or 0.0) for part in measured]
+    windows_s = [_window_s(part) for part in measured]
     answered = fsum(part["requests_per_s"] * window_s for part, window_s in zip(measured, windows_s, strict=True))
     window_s = max(windows_s)
     if None in drains:  # not of equal durations
         window_ends_ns = [began_ns + window_s * 1e9 for began_ns, window_s in zip(begins_ns, windows_s, strict=True)]
         window_s = (max(window_ends_ns) - min(begins_ns)) / 1e9
-    response, service = (_distribution([part[name] for part in parts]) for name in ("response_time", "service_time"))
+    unanswered = [part["outcomes"] for part in parts]
+    response, service = (
+        _distribution([part[name] for part in parts], unanswered) for name in ("response_time", "service_time")
+    )
     step_s, timeline = _timeline(measured)
     seconds = {} if response is None else response["percentiles_s"]
     values: dict[str, Any] = {
@@ -78,6 +81,15 @@ def merged_load(loads: Sequence[LoadResult]) -> LoadResult:
     return LoadResult.from_json(values)
 
 
+def _window_s(part: Mapping[str, Any]) -> float:
+    """The time that a load's throughput is of (``setDrain`` of benchmark_image/internal/report/figures.go)."""
+    took_s: float = part["total_s"]
+    if part["drain_s"] is None:
+        return took_s
+    duration_s: float = part["configured"]["duration"]
+    return min(duration_s, took_s) if part["reason"] else duration_s
+
+
 def _each(parts: Sequence[Mapping[str, Any]], *rules: tuple[Callable[[list[Any]], Any], str]) -> dict[str, Any]:
     """The figures that a rule names, each made by it of those of all parts."""
     return {name: rule([part[name] for part in parts]) for rule, names in rules for name in names.split()}
@@ -100,20 +112,23 @@ def _added_by_name(values: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(found)
 
 
-def _distribution(parts: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
-    """Latencies of all; without any, ``None``."""
+def _distribution(
+    parts: Sequence[Mapping[str, Any] | None], outcomes: Sequence[Mapping[str, int]]
+) -> dict[str, Any] | None:
+    """Latencies of all; without any, ``None``. ``outcomes``: of each part, those without latencies included."""
     known = [part for part in parts if part is not None]
     if not known:
         return None
     histogram = merged(decode(part["histogram"]) for part in known)
-    counts = _each(known, (sum, "count left_out"))
-    count, left_out = counts.values()
+    count = sum(part["count"] for part in known)
+    left_out = sum(of["failed"] + of["unknown"] + of["unsent"] for of in outcomes)
     mean_s = fsum(part["count"] * part["mean_s"] for part in known) / count
     squares = fsum(part["count"] * (part["stddev_s"] ** 2 + (part["mean_s"] - mean_s) ** 2) for part in known)
     longest_s = max(part["max_s"] for part in known)
     names = list(known[0]["percentiles_s"])
     return {
-        **counts,
+        "count": count,
+        "left_out": left_out,
         "min_s": min(part["min_s"] for part in known),
         "mean_s": mean_s,
         "stddev_s": sqrt(squares / count),
@@ -153,13 +168,12 @@ def _by_operation(parts: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] |
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
-    return {
-        name: {
-            **_each([part[name] for part in known], (sum, "ok failed unknown unsent")),
-            **_each([part[name] for part in known], (_distribution, "response_time service_time")),
-        }
-        for name in known[0]
-    }
+    return {name: _operation([part[name] for part in known]) for name in known[0]}
+
+
+def _operation(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    times = {name: _distribution([part[name] for part in parts], parts) for name in ("response_time", "service_time")}
+    return {**_each(parts, (sum, "ok failed unknown unsent")), **times}
 
 
 def _warmup(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -181,10 +195,11 @@ def _timeline(parts: Sequence[Mapping[str, Any]]) -> tuple[float, list[dict[str,
 def _interval(second: float, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One interval of all clients.
 
-    All four moments are successes; the gap is the shortest of a client, and there is none that is longer of all.
+    All four moments are successes. The gap is that of the client whose success was the last: before that, all together
+    have none that is longer.
     """
     answering = [row for row in rows if row["ok"]]
-    gap = min(answering, key=lambda row: row["gap_ns"], default={"gap_ns": None, "gap_end_ns": None})
+    gap = max(answering, key=lambda row: row["last_ok_ns"], default={"gap_ns": None, "gap_end_ns": None})
     return {
         "second": second,
         **_each(rows, (sum, "ok failed unknown requests_per_s")),

@@ -215,6 +215,11 @@ def test_throughput_is_of_the_time_that_all_have_in_common() -> None:
     pair = [open_loop(began_ns=began_ns, total_s=0.5 + late_s, drain_s=late_s) for late_s in (0.1, 0.3)]
     load = merged_load([LoadResult.from_json(each) for each in pair])
     assert load.requests_per_s == pytest.approx(200.0) and load.drain_s == pytest.approx(0.3)
+    # Also where it was before the end of the duration; a load that ended early is divided by its own time.
+    pair[0] |= {"total_s": 0.4, "drain_s": 0}
+    assert merged_load([LoadResult.from_json(each) for each in pair]).requests_per_s == pytest.approx(200.0)
+    pair[0] |= {"reason": "it stopped"}
+    assert merged_load([LoadResult.from_json(each) for each in pair]).requests_per_s == pytest.approx(180.0)
     assert load.rate_achieved_per_s == 200 and load.schedule is not None and not load.schedule.fell_behind
     assert load.longest_gap_s is None, "it follows from no figures of the clients"
     # Beside a closed loop, too, answers that come after a duration's end are in no time.
@@ -226,7 +231,28 @@ def test_throughput_is_of_the_time_that_all_have_in_common() -> None:
 def test_a_client_without_answers_counts_and_has_no_latencies() -> None:
     load = merged_load([LoadResult.from_json(closed_loop()), LoadResult.from_json(without_answers(closed_loop(), 50))])
     assert (load.ok, load.failed, load.excluded) == (1000, 50, 50)
+    assert load.values["response_time"]["left_out"] == 50, "its requests are among the slowest of all"
     assert load.response_time_s["50"] == pytest.approx(closed_loop()["percentiles_s"]["50"], rel=1e-3)
+
+
+def silent_until(*rows_ms: tuple[int, int, int, int]) -> LoadResult:
+    """With rows of the timeline: the first success, the longest gap, its end, the last success."""
+    row = closed_loop()["timeline"][0]
+    names = ("first_ok_ns", "gap_ns", "gap_end_ns", "last_ok_ns")
+    rows = [row | {name: ms * MS for name, ms in zip(names, held, strict=True)} for held in rows_ms]
+    return LoadResult.from_json(closed_loop(began_ns=5, timeline=rows))
+
+
+def test_the_first_success_after_a_moment_is_no_later_than_the_longest_gap() -> None:
+    steady = silent_until((500, 2, 510, 600))
+    assert [steady.first_success_s(at_s) for at_s in (0.4995, 0.509, 0.550, 0.599, 0.61)] == [
+        *(pytest.approx(value) for value in (0.0005, 0.001, 0.002, 0.001)),
+        None,
+    ]
+    # Of two clients, one of which has no success any more, it is that of the other.
+    ended, other = silent_until((500, 1, 510, 520)), silent_until((500, 41, 560, 600))
+    both = merged_load([ended, other])
+    assert both.first_success_s(0.53) == other.first_success_s(0.53) == pytest.approx(0.03)
 
 
 def test_findings_of_all_name_the_clients_of_those_that_not_all_have() -> None:
