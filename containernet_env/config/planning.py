@@ -141,14 +141,15 @@ class Estimator:
         put_s, range_s = (fmean(self._ways_s(scenario, read)) for read in (None, scenario.consistency))
         return SERVICE_S + _mean(scenario, put_s + SYNC_S, range_s)
 
-    def least_latency_s(self, scenario: Scenario) -> float:
+    def least_latency_s(self, scenario: Scenario, store: Store) -> float:
         """A lower bound of the latency in seconds: the RTTs alone, to the nearest member that requests may go to.
 
         0 where links have jitter or traces, by which a frame may be faster than its link's delay.
         """
         if scenario.parts:
-            return min(map(self.least_latency_s, scenario.parts))
-        return 0.0 if self._varies else min(self._ways_s(scenario, scenario.consistency))
+            return min(self.least_latency_s(part, store) for part in scenario.parts)
+        consistency = scenario.consistency if store.waits_for_majority else "s"
+        return 0.0 if self._varies else min(self._ways_s(scenario, consistency))
 
     def _ways_s(self, scenario: Scenario, read: Consistency | None) -> list[float]:
         """The RTTs of a read, or of a put (``None``), for each possible leader and each member that gets requests."""
@@ -236,7 +237,7 @@ def _check_scenarios(
         refusals += [Refused(message, allowed, place) for message, allowed in refused]
     for scenario in scenario_set.scenarios:
         if scenario.search is not None and scenario.member in (None, *names):
-            least_ns = round(estimator.least_latency_s(scenario) * 1e9)
+            least_ns = round(estimator.least_latency_s(scenario, store) * 1e9)
             message = f"can never be met on {config.path}: its links alone take {format_duration(least_ns)}"
             refusals += [
                 Refused(message, f"more than that for p{item.percentile}", scenario_set.search_of(scenario), item.text)
@@ -526,7 +527,7 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         chosen = select(scenario_set.scenarios, options.only, options.repeat, options.first_repetition)
         scheduled = [replace(item, identity=scenario_hash(item.scenario, dataset)) for item in chosen]
     scenarios = tuple(_plan_scenarios(scheduled, dataset, estimator, options.fresh, factor))
-    notes = [*notes_of(config, options, topology, timing, largest), *_timeout_notes(scheduled, estimator)]
+    notes = [*notes_of(config, options, topology, timing, largest), *_timeout_notes(scheduled, estimator, store)]
     plan = Plan(
         run_id=options.run_id,
         config=config,
@@ -750,10 +751,10 @@ def _check_links(config: Config, topology: Topology, options: PlanOptions) -> No
         raise UsageError(f"links_cpu keeps a core for the link emulator, which {chosen} does not use")
 
 
-def _timeout_notes(scheduled: Sequence[ScheduledScenario], estimator: Estimator) -> Iterator[str]:
+def _timeout_notes(scheduled: Sequence[ScheduledScenario], estimator: Estimator, store: Store) -> Iterator[str]:
     late: dict[int, dict[str, float]] = {}
     for item in scheduled:
-        least_s, timeout_ns = estimator.least_latency_s(item.scenario), item.scenario.request_timeout_ns
+        least_s, timeout_ns = estimator.least_latency_s(item.scenario, store), item.scenario.request_timeout_ns
         if least_s * 1e9 >= timeout_ns:
             late.setdefault(timeout_ns, {})[item.scenario.name] = least_s
     for timeout_ns, scenarios in late.items():

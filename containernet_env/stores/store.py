@@ -334,6 +334,8 @@ class Store(ABC):
     """Whether it takes no keys with an empty part, '.' or '..' between slashes."""
     most_members: ClassVar[int | None] = None
     """The number of members above which its documentation advises against adding any; ``None`` without such advice."""
+    waits_for_majority: ClassVar[bool] = False
+    """Whether writes and reads with `l` wait for the leader, and for answers of a majority to what it sends then."""
     setup_note: ClassVar[str | None] = None
     """A remark for users while its programs are built."""
 
