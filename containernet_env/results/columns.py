@@ -50,7 +50,9 @@ Average             measured   load.average_s               .6 s
 Stddev              measured   load.stddev_s                .6 s
     likewise
 Requests/sec        measured   outcome.requests_per_s       .4 1/s
-    answered requests / Total; with a duration: those answered within it, divided by it
+    answered requests / Total; with a duration: those answered within it, also of the warm-up, divided by it. Without a
+    warm-up that is [too low](../docs/load.md#throughput-within-a-duration) by about latency / duration; a warm-up of at
+    least the latency removes it
 *%=10,25,50,75,90   measured   load.percentiles_s.*         .6 s
     latency percentile, nearest rank over every answered request
 95%                 measured   load.percentiles_s.95        .6 s

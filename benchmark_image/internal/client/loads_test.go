@@ -64,6 +64,21 @@ func TestWarmups(t *testing.T) {
 	})
 }
 
+// TestThroughputWithinADuration: answers to the warm-up that come within it stand for those that come after it. Without
+// a warm-up nothing is answered in the first round trip, of 130 ms.
+func TestThroughputWithinADuration(t *testing.T) {
+	for warmup, perS := range map[string]float64{"1s": 200, "0": 187.5} {
+		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
+			cluster := etcdtest.Simulate(w, 1, nil)
+			cluster.Members[0].Listener.Latency = 65 * time.Millisecond
+			result := succeed(t, w, "put", "--rate=200", "--clients=100", "--duration=2s", "--warmup="+warmup,
+				endpointsOf(cluster))
+			assert.That(t, result.RequestsPerS == perS && result.OK == 400 && result.ResponseTime.Count == 400,
+				"warm-up %s: %v/s, %d requests", warmup, result.RequestsPerS, result.OK)
+		})
+	}
+}
+
 // TestALoadSeedLeavesTheValuesAlone: it changes which keys are used when, and what was written is verified all the
 // same.
 func TestALoadSeedLeavesTheValuesAlone(t *testing.T) {
