@@ -131,8 +131,8 @@ LoadSeed            configured load_seed                    count
 OfferedRate_per_s   configured scenario.rate                .4 1/s
     requests/s of an open loop's schedule; '-' in a closed loop, and in a search, which chooses it
 AchievedRate_per_s  measured   open_loop.rate_achieved_per_s .4 1/s
-    requests/s that were started, over the schedule's time; '-' in a closed loop, as in the columns to
-    `ServiceTime_99.9%_s`
+    requests/s that were started, over the schedule's time; a Poisson schedule has by chance more or fewer than
+    offered; '-' in a closed loop, as in the columns to `ServiceTime_99.9%_s`
 Unsent              measured   open_loop.unsent             count
     requests that were due by the schedule and never sent
 FellBehind          measured   open_loop.schedule.fell_behind words

@@ -18,6 +18,8 @@ import (
 
 	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/history"
+	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
@@ -75,6 +77,20 @@ func TestThroughputWithinADuration(t *testing.T) {
 				endpointsOf(cluster))
 			assert.That(t, result.RequestsPerS == perS && result.OK == 400 && result.ResponseTime.Count == 400,
 				"warm-up %s: %v/s, %d requests", warmup, result.RequestsPerS, result.OK)
+		})
+	}
+}
+
+// TestTheRateOfAPoissonScheduleIsItsOwn: by chance it has 43 requests in 2 s, where 40 are offered, and the next one is
+// due after 2.03 s.
+func TestTheRateOfAPoissonScheduleIsItsOwn(t *testing.T) {
+	next := load.NewPoisson(20, keys.NewDraw(3, keys.StreamArrival).At).Start(43)
+	for length, perS := range map[string]float64{"--duration=2s": 43 / 2., "--total=43": 43 / next.Seconds()} {
+		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
+			result := succeed(t, w, "put", "--rate=20", "--arrival=poisson", "--load-seed=3", length,
+				endpointsOf(etcdtest.Simulate(w, 1, nil)))
+			assert.That(t, result.OK == 43 && *result.RateAchieved == perS, "%s: %v/s, want %v", length, *result.RateAchieved,
+				perS)
 		})
 	}
 }

@@ -194,8 +194,8 @@ func (f *Figures) setSchedule(run *load.Result, recorded *Recorder, sent int) {
 	rate := recorded.plan.Rate
 	f.Outcomes.Unsent = max(run.Due-sent, 0)
 	achieved := 0.0
-	if run.Due > 0 {
-		achieved = float64(recorded.inTime) / (float64(run.Due) / rate)
+	if length := recorded.plan.length(run.Due); length > 0 {
+		achieved = float64(recorded.inTime) / length
 	}
 	f.RateOffered, f.RateAchieved = &rate, &achieved
 	f.Schedule = &Schedule{
