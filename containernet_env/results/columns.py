@@ -78,9 +78,11 @@ Attempt             run        outcome.scheduled.attempt    count
 Target              configured scenario.target              words
     where requests went: `leader`, to the leader alone; `cluster`, to all members in turn; else to the member named
 Errors              measured   load.failed                  count
-    requests that failed, empty and wrong answers to reads and those of `Unknown` among them
+    requests that failed: empty and wrong answers to reads are among them, and `Unknown` but for what an early end of
+    the load cut off
 Unknown             measured   load.unknown                 count
-    requests that may have happened: no answer in time, or the connection was lost; part of `Errors`
+    requests that may have happened: no answer in time, or the connection was lost, both also in `Errors`; or an
+    early end of the load cut them off
 Excluded            measured   load.excluded                count
     requests in no latency figure: they got no good answer, or were never sent
 SecondTries         measured   second_tries                 count
