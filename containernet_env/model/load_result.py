@@ -30,17 +30,18 @@ class Schedule:
 class LoadResult:
     """The figures of one load. If it ended early, they cover the time until then and ``reason`` is why, else ``None``.
 
-    ``failed`` requests got no good answer, ``unknown`` of them may have happened; ``excluded`` requests are in no
-    latency figure: those without a good answer, and those ``unsent``. ``drain_s`` is the part of ``total_s`` after a
-    configured duration (``None`` without one); ``requests_per_s`` is about the time before it. ``pause_s`` is the
-    longest time in which the generator itself did not run; ``pauses`` of more than 10 ms took ``paused_s`` in all.
-    ``busy_ratio`` is the share of ``total_s`` in which it did not wait for members (``None``: unknown), ``cpu_s``
-    its CPU time over ``total_s``, ``run_delay_s`` how long its threads waited for a core, ``mean_run_delay_s`` the
-    mean of these waits, of the thread that waited longest in total (``None`` if the kernel does not report
-    it). Times are in seconds; ``None``, and an empty mapping, where no request succeeded. ``percentiles_s`` are the
-    seed's: a percentile that too few requests do not separate from the slowest is the slowest. In ``response_time_s``
-    (from the intended start) and ``service_time_s`` (from the actual one) it is ``None``. ``values`` is the whole
-    answer, of which fields without another meaning have the name.
+    ``failed`` requests got no good answer. ``unknown`` ones may have happened: they are in ``failed``, too, except
+    for those that an early end cut off. ``excluded`` requests are in no latency figure: those without a good answer,
+    and those ``unsent``. ``drain_s`` is the part of ``total_s`` after a configured duration (``None`` without one);
+    ``requests_per_s`` is about the time before it. ``pause_s`` is the longest time in which the generator itself did
+    not run; ``pauses`` of more than 10 ms took ``paused_s`` in all. ``busy_ratio`` is the share of ``total_s`` in
+    which it did not wait for members (``None``: unknown), ``cpu_s`` its CPU time over ``total_s``, ``run_delay_s``
+    how long its threads waited for a core, ``mean_run_delay_s`` the mean of these waits, of the thread that waited
+    longest in total (``None`` if the kernel does not report it). Times are in seconds; ``None``, and an empty
+    mapping, where no request succeeded. ``percentiles_s`` are the seed's: a percentile that too few requests do not
+    separate from the slowest is the slowest. In ``response_time_s`` (from the intended start) and ``service_time_s``
+    (from the actual one) it is ``None``. ``values`` is the whole answer, of which fields without another meaning have
+    the name.
     """
 
     reason: str | None

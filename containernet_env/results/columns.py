@@ -50,7 +50,9 @@ Average             measured   load.average_s               .6 s
 Stddev              measured   load.stddev_s                .6 s
     likewise
 Requests/sec        measured   outcome.requests_per_s       .4 1/s
-    answered requests / Total; with a duration: those answered within it, divided by it
+    answered requests / Total; with a duration: those answered within it, also of the warm-up, divided by it. Without a
+    warm-up that is [too low](../docs/load.md#throughput-within-a-duration) by about latency / duration; a warm-up of at
+    least the latency removes it
 *%=10,25,50,75,90   measured   load.percentiles_s.*         .6 s
     latency percentile, nearest rank over every answered request
 95%                 measured   load.percentiles_s.95        .6 s
@@ -76,9 +78,11 @@ Attempt             run        outcome.scheduled.attempt    count
 Target              configured scenario.target              words
     where requests went: `leader`, to the leader alone; `cluster`, to all members in turn; else to the member named
 Errors              measured   load.failed                  count
-    requests that failed, empty and wrong answers to reads and those of `Unknown` among them
+    requests that failed: empty and wrong answers to reads are among them, and `Unknown` but for what an early end of
+    the load cut off
 Unknown             measured   load.unknown                 count
-    requests that may have happened: no answer in time, or the connection was lost; part of `Errors`
+    requests that may have happened: no answer in time, or the connection was lost, both also in `Errors`; or an
+    early end of the load cut them off
 Excluded            measured   load.excluded                count
     requests in no latency figure: they got no good answer, or were never sent
 SecondTries         measured   second_tries                 count
@@ -129,8 +133,8 @@ LoadSeed            configured load_seed                    count
 OfferedRate_per_s   configured scenario.rate                .4 1/s
     requests/s of an open loop's schedule; '-' in a closed loop, and in a search, which chooses it
 AchievedRate_per_s  measured   open_loop.rate_achieved_per_s .4 1/s
-    requests/s that were started, over the schedule's time; '-' in a closed loop, as in the columns to
-    `ServiceTime_99.9%_s`
+    requests/s that were started, over the schedule's time; a Poisson schedule has by chance more or fewer than
+    offered; '-' in a closed loop, as in the columns to `ServiceTime_99.9%_s`
 Unsent              measured   open_loop.unsent             count
     requests that were due by the schedule and never sent
 FellBehind          measured   open_loop.schedule.fell_behind words

@@ -18,6 +18,8 @@ import (
 
 	"containernet-env/benchmark_image/internal/assert"
 	"containernet-env/benchmark_image/internal/history"
+	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
@@ -62,6 +64,35 @@ func TestWarmups(t *testing.T) {
 			strings.HasSuffix(stdout, "\nWarm-up: 20 ok, 20 failed, 0 unknown (0 of these cut off by the end)\n"),
 			"status %d, stderr %q, stdout %s", status, stderr, stdout)
 	})
+}
+
+// TestThroughputWithinADuration: answers to the warm-up that come within it stand for those that come after it. Without
+// a warm-up nothing is answered in the first round trip, of 130 ms.
+func TestThroughputWithinADuration(t *testing.T) {
+	for warmup, perS := range map[string]float64{"1s": 200, "0": 187.5} {
+		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
+			cluster := etcdtest.Simulate(w, 1, nil)
+			cluster.Members[0].Listener.Latency = 65 * time.Millisecond
+			result := succeed(t, w, "put", "--rate=200", "--clients=100", "--duration=2s", "--warmup="+warmup,
+				endpointsOf(cluster))
+			assert.That(t, result.RequestsPerS == perS && result.OK == 400 && result.ResponseTime.Count == 400,
+				"warm-up %s: %v/s, %d requests", warmup, result.RequestsPerS, result.OK)
+		})
+	}
+}
+
+// TestTheRateOfAPoissonScheduleIsItsOwn: by chance it has 43 requests in 2 s, where 40 are offered, and the next one is
+// due after 2.03 s.
+func TestTheRateOfAPoissonScheduleIsItsOwn(t *testing.T) {
+	next := load.NewPoisson(20, keys.NewDraw(3, keys.StreamArrival).At).Start(43)
+	for length, perS := range map[string]float64{"--duration=2s": 43 / 2., "--total=43": 43 / next.Seconds()} {
+		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
+			result := succeed(t, w, "put", "--rate=20", "--arrival=poisson", "--load-seed=3", length,
+				endpointsOf(etcdtest.Simulate(w, 1, nil)))
+			assert.That(t, result.OK == 43 && *result.RateAchieved == perS, "%s: %v/s, want %v", length, *result.RateAchieved,
+				perS)
+		})
+	}
 }
 
 // TestALoadSeedLeavesTheValuesAlone: it changes which keys are used when, and what was written is verified all the

@@ -309,6 +309,9 @@ func (b *benchmark) plan(options *load.Options) report.Plan {
 		return plan
 	}
 	plan.LastStart = b.lastStart(options.Pacer)
+	if s.Arrival == spec.Poisson {
+		plan.Starts = options.Pacer.Schedule
+	}
 	if mixed, isMixed := options.Targeter.(*load.Mixed); isMixed {
 		first := 0
 		if options.Warmup != nil {

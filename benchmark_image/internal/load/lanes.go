@@ -216,9 +216,15 @@ func (r *rests) mostlyBusy(start, now time.Duration) bool {
 	if len(r.marks) == 0 {
 		return false
 	}
-	rest := r.total
-	if before := r.before(start); before >= 0 {
-		rest -= r.marks[before].total
+	before, until := r.before(start), time.Duration(0)
+	if before >= 0 {
+		until = r.marks[before].total
+	}
+	rest := r.total - until
+	if after := before + 1; after < len(r.marks) {
+		// Of the idle time that spans the start, what lies before it does not count.
+		first := r.marks[after]
+		rest -= max(first.total-until-(first.at-start), 0)
 	}
 	return 2*rest < now-start
 }

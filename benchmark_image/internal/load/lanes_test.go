@@ -106,6 +106,19 @@ func TestClientsGoFromMemberToMember(t *testing.T) {
 	}
 }
 
+// TestARestThatSpansAStart counts from there on: of the 40 ms after the start at 490 ms, the transport is idle for the
+// first 10.
+func TestARestThatSpansAStart(t *testing.T) {
+	const ms = time.Millisecond
+	for _, more := range []time.Duration{0, 10 * ms} { // idle before now
+		var r rests
+		r.add(0, 0)
+		r.add(0, 500*ms)
+		r.add(530*ms-more, 530*ms)
+		assert.Equal(t, r.mostlyBusy(490*ms, 530*ms), more == 0, "mostly busy, with %v more", more)
+	}
+}
+
 // TestRestsWhileAMemberStallsForLong: no mark may be dropped, but there is not one for each millisecond either.
 func TestRestsWhileAMemberStallsForLong(t *testing.T) {
 	const ms, minutes = time.Millisecond, 5

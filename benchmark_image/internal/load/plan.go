@@ -9,6 +9,7 @@ import (
 // WarmupResult is what became of the warm-up.
 type WarmupResult struct {
 	OK, Failed, Unknown, Abandoned int           // requests, by outcome
+	InDuration                     int           // of OK: those that ended within the measurement's duration
 	Took                           time.Duration // from the start to that of the measurement, or to the early end
 }
 
@@ -81,6 +82,12 @@ func (p *plan) measuring(now time.Duration) (since time.Duration, begun bool) {
 		return 0, false
 	}
 	return p.begin, now >= p.begin
+}
+
+// inDuration tells whether a time is within the measurement's duration; false where it has none.
+func (p *plan) inDuration(now time.Duration) bool {
+	begin, begun := p.measuring(now)
+	return begun && now > begin && now <= begin+p.measured.Duration
 }
 
 // deal hands out the numbers of a closed loop's requests, each once. Each client goes from member to member, so all

@@ -20,8 +20,8 @@ type Options struct {
 	*spec.Spec
 	Targeter Targeter
 	// Warmup is the load ahead of the measurement, nil: there is none. It passes into that without a gap: requests are
-	// numbered on, and no client waits for the answers to the last ones. They are in no figure. Where starts are planned,
-	// Pacer has the rest of its schedule.
+	// numbered on, and no client waits for the answers to the last ones. They are in no figure but the throughput within a
+	// duration. Where starts are planned, Pacer has the rest of its schedule.
 	Warmup *Pacer
 	Pacer  Pacer
 	Sink   Sink // gets every outcome
@@ -57,6 +57,7 @@ type Run struct {
 	empty   atomic.Int64
 	second  atomic.Int64                // second tries
 	warm    [Abandoned + 1]atomic.Int64 // requests of the warm-up, by outcome
+	inTime  atomic.Int64                // of these, successes within the measurement's duration
 	lastOK  atomic.Int64                // ns since epoch
 	streaks [Kinds]streak
 	stopped atomic.Bool
@@ -174,7 +175,7 @@ func (r *Run) result(ended time.Duration, after account, reason string) Result {
 	if r.options.Warmup != nil {
 		count := func(outcome Outcome) int { return int(r.warm[outcome].Load()) }
 		result.Warmup = &WarmupResult{OK: count(OK), Failed: count(Failed), Unknown: count(Unknown),
-			Abandoned: count(Abandoned), Took: ended}
+			Abandoned: count(Abandoned), InDuration: int(r.inTime.Load()), Took: ended}
 		if measured {
 			result.Warmup.Took = begin
 		}
@@ -392,7 +393,10 @@ func (r *Run) Done(request *Request, found int64, err error) {
 func (r *Run) add(request *Request, outcome Outcome, code store.Code) (end time.Duration) {
 	if request.warmup {
 		r.warm[outcome].Add(1)
-		return r.elapsed()
+		if end = r.elapsed(); outcome == OK && r.plan.inDuration(end) {
+			r.inTime.Add(1)
+		}
+		return end
 	}
 	r.adding.Lock()
 	defer r.adding.Unlock()

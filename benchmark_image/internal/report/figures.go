@@ -45,8 +45,9 @@ type Figures struct {
 	SlowestS      *float64 `json:"slowest_s"`
 	FastestS      *float64 `json:"fastest_s"`
 	AverageS      *float64 `json:"average_s"`
-	StddevS       *float64 `json:"stddev_s"`       // of the population, as in etcd's tool
-	RequestsPerS  float64  `json:"requests_per_s"` // with a configured duration: within it
+	StddevS       *float64 `json:"stddev_s"` // of the population, as in etcd's tool
+	// with a configured duration: that ended within it, also of the warm-up
+	RequestsPerS float64 `json:"requests_per_s"`
 
 	// PercentilesS has one entry for each of TextPercentiles, by its shortest decimal text.
 	PercentilesS map[string]float64 `json:"percentiles_s"`
@@ -175,11 +176,15 @@ func newFigures(run *load.Result, recorded *Recorder, requests int, mixed bool) 
 }
 
 // setDrain keeps what ended after the duration out of the throughput: one request that takes long would make the time
-// longer in which none were sent. ok is how many succeeded within the duration.
+// longer in which none were sent. ok is how many of the measurement's requests succeeded within the duration. Those of
+// the warm-up that did so count, too: they stand for those that are in flight at the end.
 func (f *Figures) setDrain(run *load.Result, duration time.Duration, ok int) {
 	window := duration
 	if run.Reason != "" {
 		window = min(duration, run.Took)
+	}
+	if run.Warmup != nil {
+		ok += run.Warmup.InDuration
 	}
 	f.RequestsPerS, f.DrainS = float64(ok)/window.Seconds(), new(max(run.Took-duration, 0).Seconds())
 }
@@ -189,8 +194,8 @@ func (f *Figures) setSchedule(run *load.Result, recorded *Recorder, sent int) {
 	rate := recorded.plan.Rate
 	f.Outcomes.Unsent = max(run.Due-sent, 0)
 	achieved := 0.0
-	if run.Due > 0 {
-		achieved = float64(recorded.inTime) / (float64(run.Due) / rate)
+	if length := recorded.plan.length(run.Due); length > 0 {
+		achieved = float64(recorded.inTime) / length
 	}
 	f.RateOffered, f.RateAchieved = &rate, &achieved
 	f.Schedule = &Schedule{
@@ -364,7 +369,7 @@ type Result struct {
 	epoch time.Time // of the run
 }
 
-// Warmup is the load before the measurement; it is in no other figure.
+// Warmup is the load before the measurement; it is in no other figure but RequestsPerS, with a duration.
 type Warmup struct {
 	OK        int     `json:"ok"`
 	Failed    int     `json:"failed"`    // did not happen

@@ -15,12 +15,26 @@ type Plan struct {
 	Interval  time.Duration // of the timeline; 0: a second
 	Seconds   bool          // keep the figures of each second of the clock, for TextOptions.Sample
 
+	// Starts are those of an open loop whose intervals differ; nil: they are equal.
+	Starts load.Schedule
 	// Kind is that of a request of the schedule, by its number; nil: those that are never sent are not counted by their
 	// kinds.
 	Kind func(number int) load.Kind
 }
 
 func (p *Plan) open() bool { return p.Rate > 0 }
+
+// length is that of the schedule's first requests, in s: until the next one is due, or the duration is over.
+func (p *Plan) length(due int) float64 {
+	if p.Starts == nil {
+		return float64(due) / p.Rate
+	}
+	length := p.Starts.Start(due)
+	if p.Duration > 0 {
+		length = min(length, p.Duration)
+	}
+	return length.Seconds()
+}
 
 // Recorder computes the figures of a run while outcomes come, in an amount of memory that does not depend on their
 // number.
