@@ -313,7 +313,18 @@ def _notes(sides: Sequence[_Side]) -> list[str]:
         "which members they queried, and on what links and machine they were measured. Each row counts as a "
         "repetition on a cluster of its own; where rows share one, they show less than is stated here."
     )
-    return [words] if seed else []
+    notes = [words] if seed else []
+    external = [
+        name
+        for name, side in zip("AB", sides, strict=True)
+        if "Hosts" in side.used.columns and "external" in set(side.used["Hosts"])
+    ]
+    if external:
+        notes.append(
+            f"{' and '.join(external)}: rows of external clusters. Each run counts as a repetition on a cluster of its "
+            "own; runs on the same members share its leader, disks and data, and show less than is stated here."
+        )
+    return notes
 
 
 # Not matched, since these vary by chance in a sweep.

@@ -262,6 +262,11 @@ def test_what_differs_by_chance_is_named_and_makes_no_other_experiment() -> None
         )
 
 
+def test_runs_on_an_external_cluster_are_no_repetitions_on_clusters_of_their_own() -> None:
+    (note,) = compared(*(rows(EVEN[:2], run, Hosts="external") for run in "12")).notes
+    assert note.startswith("A and B: rows of external clusters.")
+
+
 def test_the_seeds_form_works_also_on_one_side_and_says_what_is_missing(tmp_path: Path) -> None:
     a, b = seed_file(tmp_path / "a.csv", 1), seed_file(tmp_path / "b.csv", 0.5)
     found = compare(load(a), load(b))
