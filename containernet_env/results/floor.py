@@ -7,6 +7,8 @@ HTTP/2 is the remainder above it. docs/floor.md derives it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from decimal import Decimal
 from functools import cache
 from random import Random
 
@@ -19,6 +21,9 @@ DRAWS = 999
 any of them on average. The standard error of the median is 1.25 / sqrt(999), 4 % of the latency's deviation."""
 
 _SEED = 1
+
+Answered = tuple[int, int | None]
+"""How many requests of a client had good answers, and how many of these were puts of a mixed load."""
 
 
 class Floor:
@@ -34,17 +39,23 @@ class Floor:
         self._shares_of = cache(self._latencies)
 
     def median_s(
-        self, scenario: Scenario, leader: str | None, living: Collection[str], answered: Mapping[str, int] | None = None
+        self,
+        scenario: Scenario,
+        leader: str | None,
+        living: Collection[str],
+        answered: Mapping[str, Answered] | None = None,
     ) -> float | None:
         """The least median latency of a scenario in seconds, under one leader and with these members alive.
 
-        Of several clients it is that of all their requests: of each client as many as it has ``answered``, by its name;
-        without these each counts as much. ``None`` if it depends on a leader that is unknown, on an fdatasync that was
-        not measured, or on members that are no majority.
+        It is that of the requests that were ``answered``, by the name of their client ("" of a single one). Without
+        these each client counts as much, and a mixed load has its configured share of puts. ``None`` if it depends on a
+        leader that is unknown, on an fdatasync that was not measured, or on members that are no majority.
         """
         mixture: list[tuple[float, float]] = []
         for part in scenario.parts or (scenario,):
-            count = 1 if answered is None else answered.get(part.client or "", 0)
+            count, puts = (1, None) if answered is None else answered.get(part.client or "", (0, None))
+            if count and puts is not None:
+                part = replace(part, put_ratio=Decimal(puts) / count)
             among = tuple(name for name in self._members if name in living)
             if (shares := self._shares_of(part, leader, among)) is None:
                 return None

@@ -129,6 +129,13 @@ def test_floors_are_those_worked_by_hand() -> None:
         assert {scenario: ms(floor, scenario, leader, dead) for scenario in wanted} == wanted, (leader, dead)
 
 
+def test_a_mixed_load_has_the_floor_of_the_kinds_that_were_answered() -> None:
+    """52 puts of 100 are configured; drawn were 49: the median is a read's."""
+    mixed, living = replace(MIXED, put_ratio=Decimal("0.52")), ("m1", "m2", "m3")
+    for puts, floor_s in ((None, 0.019), (51, 0.019), (49, 0.006), (0, 0.006)):
+        assert THREE.median_s(mixed, "m1", living, {"": (100, puts)}) == floor_s
+
+
 def test_small_messages_at_low_rates_and_many_keys_take_their_time() -> None:
     """64 B at 0.1 Mbit/s: request 168 + answer 128 bytes of frame, 23.7 ms; and the quorum's round.
 
