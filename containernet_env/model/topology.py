@@ -451,6 +451,16 @@ class UnloadedNetwork:
         """How long the message occupies the first link on the way from ``a`` to ``b``."""
         return serialization_ns([hop.fastest for hop in self._topology.path(a, b)[:1]], payload_bytes)
 
+    def last_sent_ns(self, a: str, b: str, payload_bytes: int) -> int:
+        """How long after the start the last frame of a message may be sent over the first link and be there in time.
+
+        In time is after ``one_way_ns``. Where the frames before it wait at a slower link, it may be sent later than
+        ``sending_ns``.
+        """
+        hops = [hop.fastest for hop in self._topology.path(a, b)]
+        _, last_bytes = frames_of(payload_bytes)
+        return serialization_ns(hops, payload_bytes) - sum(hop.serialization_ns(last_bytes) for hop in hops[1:])
+
     def _delay_ns(self, hop: DirectionSpec) -> float:
         if hop.jitter is None or self._draws is None:
             return hop.delay_ns
