@@ -139,7 +139,8 @@ def test_a_mixed_load_has_the_floor_of_the_kinds_that_were_answered() -> None:
 def test_small_messages_at_low_rates_and_many_keys_take_their_time() -> None:
     """64 B at 0.1 Mbit/s: request 168 + answer 128 bytes of frame, 23.7 ms; and the quorum's round.
 
-    1000 keys of 8 B with 256 B each are 280 KB: 0.235 s at 10 Mbit/s, and nothing where only their count is sent.
+    1000 keys of 8 B with 256 B each are 280 KB: 0.235 s at 10 Mbit/s, and nothing where only their count is sent. Scans
+    for 1000 keys of a data set of as many end with its last key: the median one finds 500.
     """
     write = replace(WRITE, key_size=4, val_size=64)
     assert ms(floor_of(link(0, 0.1)), write) == pytest.approx((66 + 102 + 66 + 62) * 8 / 100 + 1)
@@ -147,11 +148,12 @@ def test_small_messages_at_low_rates_and_many_keys_take_their_time() -> None:
     put, txn = ETCD.write_sizes(WRITE), ETCD.write_sizes(TXN)
     assert txn.request - put.request == pytest.approx(8 + 16, abs=5) and txn.answer > put.answer
     three = floor_of(*[link(1, 10)] * 3)
-    many = replace(LOCAL, span=Span(keys=1000))
+    many = replace(LOCAL, span=Span(keys=1000), key_space=2000)
     size = ETCD.read_sizes(many)[1]
     assert size == pytest.approx(1000 * (8 + 256 + 18), rel=0.01)
     whole, count = ms(three, many), ms(three, replace(LOCAL, span=Span(keys=1000, answer="count")))
     assert whole == pytest.approx(2 + frames_ms(size, 10), abs=0.3)
+    assert ms(three, replace(many, key_space=1000)) == ms(three, replace(many, span=Span(keys=500)))
     assert count == pytest.approx(2, abs=0.4)
     # Of equal halves the median is the lower.
     assert [median([(0.5, 6.0), (0.5, 18.0)]), median([(0.49, 6.0), (0.51, 18.0)])] == [6, 18]
