@@ -15,7 +15,7 @@ import pytest
 from containernet_env.model.config import Config, EtcdSettings, Node
 from containernet_env.model.link import DirectionSpec, Jitter, LinkSpec
 from containernet_env.model.scenario import Scenario, Span
-from containernet_env.model.topology import frames_of, network_of, serialization_ns
+from containernet_env.model.topology import UnloadedNetwork, frames_of, network_of, serialization_ns
 from containernet_env.results.floor import Floor
 from containernet_env.results.floor import weighted_median as median
 from containernet_env.stores import etcd as messages
@@ -204,14 +204,37 @@ def test_copies_that_take_turns_wait_for_no_whole_copy() -> None:
     assert (five - three, seven - five) == pytest.approx((copy, copy), abs=1e-5)
 
 
-def test_jitter_makes_the_fastest_of_two_faster() -> None:
-    """Uniform 3 ms +- 3 on each link: between members 12 ms in the mean, and the fastest of two followers less."""
-    side = DirectionSpec(3 * MS, jitter=Jitter("uniform", 3 * MS))
-    jittery = LinkSpec(side, side)
-    found = ms(floor_of(jittery, jittery, jittery), READ)
-    assert found is not None and 14.5 < found < 17.5  # 18 without jitter
-    # One member alone has nobody to be faster.
-    assert ms(floor_of(jittery), LOCAL) == pytest.approx(6, abs=0.4)
+def jittery(ms: int, reorder: bool = False) -> LinkSpec:
+    """Uniform between 0 and twice as long."""
+    side = DirectionSpec(ms * MS, jitter=Jitter("uniform", ms * MS, reorder))
+    return LinkSpec(side, side)
+
+
+def test_jitter_makes_the_fastest_of_two_faster_and_a_closed_loop_send_more_while_delays_are_short() -> None:
+    """In the comments: medians of closed and open loops that were simulated on the paths of model/chance.go."""
+    slow, rate = jittery(3), {"rate": Decimal(10)}
+    three, single = floor_of(slow, slow, slow), floor_of(slow, client=slow)
+    far, fresh = floor_of(jittery(25), client=jittery(25)), floor_of(*[jittery(3, True)] * 3)
+    cases: list[tuple[Floor, Scenario, float]] = [
+        (single, LOCAL, 10.7),  # 10.7 to 10.8
+        (single, replace(LOCAL, **rate), 12),
+        (far, LOCAL, 89),  # 88 to 90
+        (three, READ, 14.4),  # 14.4 to 14.6; 18 without jitter
+        (three, replace(READ, **rate), 16.6),  # 16.5 to 16.6
+        (three, ALL_READ, 22.1),  # 22.1 to 22.7
+        (fresh, READ, 16),
+        (fresh, replace(READ, **rate), 16),
+    ]
+    found = [ms(floor, scenario) for floor, scenario, _ in cases]
+    assert found == pytest.approx([median_ms for _, _, median_ms in cases], rel=0.01)
+
+
+def test_messages_of_a_request_share_the_delay_of_a_direction_whose_jitter_keeps_order() -> None:
+    for reorder in (False, True):
+        network = UnloadedNetwork(floor_of(jittery(3, reorder), link(1), link(1))._topology, Random(1))
+        first, second = (network.one_way_ns("m1", member, 9) for member in ("m2", "m3"))
+        network.redraw()
+        assert (first == second) is not reorder and network.one_way_ns("m1", "m2", 9) not in (first, second)
 
 
 def test_serialization_is_that_of_every_frame_at_every_hop() -> None:
