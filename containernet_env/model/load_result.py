@@ -78,6 +78,12 @@ class LoadResult:
         return self.percentiles_s.get("50")
 
     @property
+    def puts_ok(self) -> int | None:
+        """How many good answers were to puts of a mixed load; ``None`` of other loads."""
+        by_operation = self.values["by_operation"]
+        return None if by_operation is None else int(by_operation["put"]["ok"])
+
+    @property
     def wrong_answers(self) -> int:
         """How many of the failed requests had an answer with wrong content."""
         return int(self.values["codes"].get("Check", 0))

@@ -507,6 +507,21 @@ class Scenario(Load):
         return self.span.answered(Keys(self.key_size, self.key_space or 1, self.key_prefix))
 
     @property
+    def median_keys_answered(self) -> int:
+        """How many keys the median answer to one of its reads holds at least: range scans end with the data set.
+
+        Where the keys at which they start are drawn, that is so but for chance.
+        """
+        there = self.key_space or 1
+        # Half of all keys have half of them behind them, and no order prefers the last ones.
+        left = ceil(there / 2)
+        if self.keys == "sequential" and self.warmup != NO_WARMUP:
+            # The first start may be any. At worst all starts are the last keys, or those of the last third come twice.
+            left = min(ceil((self.total or there) / 2), ceil(there / 3))
+        span = self.span if self.span.keys is None else replace(self.span, keys=min(self.span.keys, left))
+        return replace(self, span=span).keys_answered
+
+    @property
     def first_keys_written(self) -> int:
         """How many of the first keys certainly exist after this write: drawn keys may be any."""
         if self.parts:

@@ -428,22 +428,28 @@ def serialization_ns(hops: Sequence[DirectionSpec], payload_bytes: int) -> int:
 class UnloadedNetwork:
     """One-way times on a network without other traffic; with ``draws`` the jitter of each is drawn from them.
 
-    Directions that follow a trace are always as fast as it makes them at most.
-    TCP and HTTP/2 windows, losses and CPUs are not modelled; they can only add time.
+    Where jitter keeps order, each direction has one delay until ``redraw``: messages that are sent over it at the same
+    moment have the same, and later ones a similar one. Directions that follow a trace are always as fast as it makes
+    them at most. TCP and HTTP/2 windows, losses and CPUs are not modelled; they can only add time.
     """
 
     def __init__(self, topology: Topology, draws: Random | None = None) -> None:
         self._topology = topology
         self._draws = draws
         self._known_ns: dict[tuple[str, str, int], float] = {}
+        self._drawn_ns: dict[str, float] = {}  # by the names of directions
+
+    def redraw(self) -> None:
+        """From now on jitter is another one: that of another request."""
+        self._drawn_ns.clear()
 
     def one_way_ns(self, a: str, b: str, payload_bytes: int) -> float:
         """From host ``a`` sending a message to host ``b`` having all of it."""
         key = (a, b, payload_bytes)
         if self._draws is None and key in self._known_ns:
             return self._known_ns[key]
-        hops = [hop.fastest for hop in self._topology.path(a, b)]
-        found = serialization_ns(hops, payload_bytes) + sum(self._delay_ns(hop) for hop in hops)
+        hops = self._topology.hops(a, b)
+        found = serialization_ns([hop.spec.fastest for hop in hops], payload_bytes) + sum(map(self._delay_ns, hops))
         self._known_ns[key] = found
         return found
 
@@ -451,14 +457,30 @@ class UnloadedNetwork:
         """How long the message occupies the first link on the way from ``a`` to ``b``."""
         return serialization_ns([hop.fastest for hop in self._topology.path(a, b)[:1]], payload_bytes)
 
-    def _delay_ns(self, hop: DirectionSpec) -> float:
-        if hop.jitter is None or self._draws is None:
-            return hop.delay_ns
-        return hop.delay_ns + _drawn_ns(hop.jitter, self._draws)
+    def last_sent_ns(self, a: str, b: str, payload_bytes: int) -> int:
+        """How long after the start the last frame of a message may be sent over the first link and be there in time.
+
+        In time is after ``one_way_ns``. Where the frames before it wait at a slower link, it may be sent later than
+        ``sending_ns``.
+        """
+        hops = [hop.fastest for hop in self._topology.path(a, b)]
+        _, last_bytes = frames_of(payload_bytes)
+        return serialization_ns(hops, payload_bytes) - sum(hop.serialization_ns(last_bytes) for hop in hops[1:])
+
+    def _delay_ns(self, hop: Hop) -> float:
+        fastest = hop.spec.fastest
+        if (jitter := fastest.jitter) is None or self._draws is None:
+            return fastest.delay_ns
+        if jitter.reorder:
+            return fastest.delay_ns + _drawn_ns(jitter, self._draws)
+        if hop.name not in self._drawn_ns:
+            self._drawn_ns[hop.name] = _drawn_ns(jitter, self._draws)
+        return fastest.delay_ns + self._drawn_ns[hop.name]
 
 
-def has_jitter(topology: Topology) -> bool:
-    return any(side.jitter is not None for link in topology.links for side in link.spec.sides)
+def jitters_of(topology: Topology) -> list[Jitter]:
+    """The jitter of each direction that has some."""
+    return [side.jitter for link in topology.links for side in link.spec.sides if side.jitter is not None]
 
 
 def _drawn_ns(jitter: Jitter, draws: Random) -> float:

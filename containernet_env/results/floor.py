@@ -7,18 +7,27 @@ HTTP/2 is the remainder above it. docs/floor.md derives it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from decimal import Decimal
 from functools import cache
 from random import Random
 
 from containernet_env.model.scenario import Scenario
-from containernet_env.model.topology import Topology, UnloadedNetwork, has_jitter
+from containernet_env.model.topology import Topology, UnloadedNetwork, jitters_of
 from containernet_env.stores.store import Request, Store
 
-DRAWS = 999
+DRAWS = 1999
 """If links have jitter, at least this many requests are sampled: the fastest of several followers is then faster than
-any of them on average. The standard error of the median is 1.25 / sqrt(999), 4 % of the latency's deviation."""
+any of them on average. The standard error of the median is 1.25 / sqrt(1999), 3 % of the latency's deviation, or more
+where several members are queried with the same delays of the client's link."""
+
+_LEAST_ROUNDS = 33
+"""How often delays are drawn at least, however many members are queried."""
 
 _SEED = 1
+
+Answered = tuple[int, int | None]
+"""How many requests of a client had good answers, and how many of these were puts of a mixed load."""
 
 
 class Floor:
@@ -34,17 +43,23 @@ class Floor:
         self._shares_of = cache(self._latencies)
 
     def median_s(
-        self, scenario: Scenario, leader: str | None, living: Collection[str], answered: Mapping[str, int] | None = None
+        self,
+        scenario: Scenario,
+        leader: str | None,
+        living: Collection[str],
+        answered: Mapping[str, Answered] | None = None,
     ) -> float | None:
         """The least median latency of a scenario in seconds, under one leader and with these members alive.
 
-        Of several clients it is that of all their requests: of each client as many as it has ``answered``, by its name;
-        without these each counts as much. ``None`` if it depends on a leader that is unknown, on an fdatasync that was
-        not measured, or on members that are no majority.
+        It is that of the requests that were ``answered``, by the name of their client ("" of a single one). Without
+        these each client counts as much, and a mixed load has its configured share of puts. ``None`` if it depends on a
+        leader that is unknown, on an fdatasync that was not measured, or on members that are no majority.
         """
         mixture: list[tuple[float, float]] = []
         for part in scenario.parts or (scenario,):
-            count = 1 if answered is None else answered.get(part.client or "", 0)
+            count, puts = (1, None) if answered is None else answered.get(part.client or "", (0, None))
+            if count and puts is not None:
+                part = replace(part, put_ratio=Decimal(puts) / count)
             among = tuple(name for name in self._members if name in living)
             if (shares := self._shares_of(part, leader, among)) is None:
                 return None
@@ -69,12 +84,21 @@ class Floor:
         queried = living if only is None else [only]
         if not queried or any(name not in living for name in queried):
             return None
-        rounds = -(-DRAWS // len(queried)) if has_jitter(self._topology) else 1
+        jitters = jitters_of(self._topology)
+        rounds = max(-(-DRAWS // len(queried)), _LEAST_ROUNDS) if jitters else 1
+        # Jitter that keeps order changes slowly. While delays are short, a closed loop sends more requests: at most in
+        # proportion to 1 / latency, where delays stay the same for many requests.
+        is_uneven = not scenario.is_open and not all(jitter.reorder for jitter in jitters)
         network = UnloadedNetwork(self._topology, Random(_SEED)) if rounds > 1 else self._network
         client, shares = scenario.client or self._client, list[tuple[float, float]]()
-        for name in queried:
-            request = Request(scenario, self._members, living, client, name, leader, network, self._sync_ns)
-            shares += [(share, latency_ns(request)) for _ in range(rounds) for share, latency_ns in kinds if share]
+        requests = [
+            Request(scenario, self._members, living, client, name, leader, network, self._sync_ns) for name in queried
+        ]
+        for _ in range(rounds):
+            network.redraw()
+            drawn = [(share, latency_ns(request)) for request in requests for share, latency_ns in kinds if share]
+            weight = 1 / max(1.0, sum(share * ns for share, ns in drawn)) if is_uneven else 1.0
+            shares += [(weight * share, ns) for share, ns in drawn]
         return shares
 
 

@@ -313,8 +313,9 @@ class Matrix:
         return self._advised(judged(replace(real, parts=judged_parts)))
 
     def _floor_s(self, outcome: ScenarioOutcome, leader: str | None, living: Collection[str]) -> float | None:
-        """Of several clients that of all requests that were answered."""
-        answered = {part.client or "": part.load.ok for part in outcome.parts if part.load is not None}
+        """That of all requests that were answered, of all clients."""
+        loads = {part.client or "": part.load for part in outcome.parts or (outcome,)}
+        answered = {client: (load.ok, load.puts_ok) for client, load in loads.items() if load is not None and load.ok}
         return self._target.least_median_s(outcome.scheduled.scenario, leader, living, answered or None)
 
     @property

@@ -21,6 +21,7 @@ from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import Leadership
 from containernet_env.network.gate import Gate
 from containernet_env.results.capacity import capacity_of
+from containernet_env.results.floor import Answered
 from containernet_env.results.run_files import LinkFacts
 from containernet_env.runs.disruptor import Faults
 from containernet_env.runs.load import BenchmarkServer
@@ -109,7 +110,11 @@ class Target(ABC):
         return {}
 
     def least_median_s(
-        self, scenario: Scenario, leader: str | None, living: Collection[str], answered: Mapping[str, int] | None = None
+        self,
+        scenario: Scenario,
+        leader: str | None,
+        living: Collection[str],
+        answered: Mapping[str, Answered] | None = None,
     ) -> float | None:
         """The floor of a scenario, see ``results.floor.Floor``; ``None`` if the paths or disks are unknown."""
         return None

@@ -34,7 +34,7 @@ from containernet_env.network.gate import Gate, measure_gate
 from containernet_env.network.gate_plan import MARGIN_NS
 from containernet_env.network.rtt import Tolerance
 from containernet_env.results.capacity import capacity_of
-from containernet_env.results.floor import Floor
+from containernet_env.results.floor import Answered, Floor
 from containernet_env.results.run_files import LinkFacts, Proof
 from containernet_env.runs.disruptor import Faults
 from containernet_env.runs.load import SERVER_ENTRY_POINT, SERVER_SOCKET, BenchmarkServer
@@ -234,7 +234,11 @@ class Testbed(Target):
         return at_ns
 
     def least_median_s(
-        self, scenario: Scenario, leader: str | None, living: Collection[str], answered: Mapping[str, int] | None = None
+        self,
+        scenario: Scenario,
+        leader: str | None,
+        living: Collection[str],
+        answered: Mapping[str, Answered] | None = None,
     ) -> float | None:
         return self._floor.median_s(scenario, leader, living, answered)
 

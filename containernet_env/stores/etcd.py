@@ -768,8 +768,7 @@ class Etcd(store.Store):
         return WriteSizes(_request(message), _answer(answer), forwarded=_raft(_bytes(entry)), copied=append)
 
     def read_sizes(self, scenario: Scenario) -> tuple[int, int]:
-        """The sizes of request and answer of a scenario's reads, with as many keys in an answer as there are at
-        most."""
+        """The sizes of request and answer of a scenario's reads: of the median answer, or less."""
         span, key = scenario.span, key_bytes(scenario)
         start, end = key, key + 1 if span.keys else 0
         if span.prefix is not None:
@@ -780,4 +779,4 @@ class Etcd(store.Store):
         request += _SMALL * sum((span.answer != "values", scenario.consistency == "s", span.limit is not None))
         pair = _bytes(key) + _INDEX + _INDEX + _SMALL  # created, modified, version
         pair += _bytes(scenario.val_size) if span.answer == "values" else 0
-        return _request(request), _answer(_RESPONSE_HEADER + scenario.keys_answered * _bytes(pair) + _SMALL)
+        return _request(request), _answer(_RESPONSE_HEADER + scenario.median_keys_answered * _bytes(pair) + _SMALL)

@@ -240,18 +240,22 @@ class Request:
     def answered_ns(self, count: int, message: int, answer: int, sync_ns: Mapping[str, float]) -> float:
         """Until the leader has the answers of the ``count`` fastest others, each after its ``sync_ns``; 0 for none.
 
-        Each gets a copy of its own over the leader's link. At best those of the needed ones go first, that of the
-        farthest of them before all others.
+        Each gets a copy of its own over the leader's link, where copies of several frames may take turns. In whatever
+        order frames go, the last one of the k-th copy to be complete is sent after k copies; at best those of the
+        needed ones go first, that of the farthest of them before all others.
         """
         others = [member for member in self.living if member != self.leader]
         if not count or not others or self.leader is None:
             return 0.0
         leader = self.leader
-        alone_ns = sorted(
-            self.there_and_back_ns(leader, member, message, answer) + sync_ns.get(member, 0.0) for member in others
-        )[:count]
+        alone_ns, after_ns = [], []  # each by itself, and the part of that after its last frame was sent
+        for member in others:
+            ns = self.there_and_back_ns(leader, member, message, answer) + sync_ns.get(member, 0.0)
+            alone_ns.append(ns)
+            after_ns.append(ns - self.network.last_sent_ns(leader, member, message))
         copy_ns = self.network.sending_ns(leader, others[0], message)
-        return max(ahead * copy_ns + ns for ahead, ns in enumerate(reversed(alone_ns)))
+        nearest_ns = enumerate(reversed(sorted(after_ns)[:count]), 1)
+        return max(sorted(alone_ns)[:count][-1], *(sent * copy_ns + ns for sent, ns in nearest_ns))
 
 
 class WriteSizes(NamedTuple):

@@ -272,7 +272,8 @@ def test_the_floor_of_all_is_the_median_of_the_mixture(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, READ | {"target": "etcd1", "consistency": "s"})
     scenario = plan.scenarios[0].scheduled.scenario
     for eu, us, median_s in ((100, 99, 0.0), (99, 100, 0.008)):
-        assert floor.median_s(scenario, "etcd1", members, {"client-eu": eu, "client-us": us}) == median_s
+        answered = {"client-eu": (eu, None), "client-us": (us, None)}
+        assert floor.median_s(scenario, "etcd1", members, answered) == median_s
 
 
 def test_each_client_has_its_own_usage_and_all_their_sum() -> None:

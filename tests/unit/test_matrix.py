@@ -397,6 +397,17 @@ def test_the_floor_is_that_of_a_leader_and_of_members_that_stayed() -> None:
     assert floors == [("0.018500", "0.001500"), ("-", "-"), ("-", "-")]
 
 
+def test_the_floor_is_that_of_the_requests_that_were_answered() -> None:
+    """24 of the 40 good answers of a mixed load were to puts; of one without any, the configured share counts."""
+    bench, seen = Bench(mixed("m"), read("r"), mixed("m2")), []
+    bench.target.least_median_s = lambda scenario, leader, living, answered: seen.append(answered)
+    both = {"put": {"ok": 24}, "range": {"ok": 16}}
+    one, none = (LoadResult.from_json(result_of(ok).values | {"by_operation": both}) for ok in (40, 0))
+    bench.server.answer(GOOD, Answer(one, None), GOOD, Answer(none, None))
+    bench.run()
+    assert seen == [{"": (40, 24)}, {"": (1000, None)}, None]
+
+
 def test_a_second_cluster_goes_on_where_the_first_one_was_lost() -> None:
     """Of four scenarios the first two are on a cluster that dies in the first one."""
     bench = Bench(read("a"), read("b"), read("c"), read("d"))

@@ -6,7 +6,7 @@ After a change that is meant: pytest tests/unit/test_scenarios.py --snapshot-upd
 from __future__ import annotations
 
 import re
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from containernet_env.config.plan import select
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
 from containernet_env.model.scenario import ALPHABET, ONE_KEY, Dataset, Keys, Scenario, Span, Warmup, after_prefix
 from tests.unit.blocks import DATA, LOAD, OPEN, mixed, reads, txns, writes
+from tests.unit.fakes import read
 from tests.unit.test_config import comes_back
 
 OPEN_LOOP = DEFAULT_SCENARIOS.with_name("open-loop.json")
@@ -207,4 +208,15 @@ def test_an_answer_holds_what_is_there_up_to_the_limit():
         (Span(start="d/00", end="d/0A", answer="count"), 0),
     ):
         assert span.answered(dataset) == keys, span
+    scan = replace(read("r"), total=10, key_space=100, key_size=2, span=Span(keys=99))
+    for changes, keys in (
+        ({}, 50),
+        ({"keys": "zipfian", "warmup": Warmup(5)}, 50),
+        ({"span": Span(keys=7)}, 7),
+        ({"span": Span(keys=99, limit=20)}, 20),
+        ({"span": Span(prefix="d/1"), "key_prefix": "d/"}, 38),
+        ({"warmup": Warmup(90)}, 5),  # 1 to 10 keys
+        ({"warmup": Warmup(90), "total": 133}, 34),
+    ):
+        assert replace(scan, **changes).median_keys_answered == keys, changes
     assert Span(keys=5).bounds(dataset) == ("d/00", "d/1b\0")
