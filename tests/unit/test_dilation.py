@@ -148,7 +148,8 @@ def test_five_regions_of_three_members_run_as_slow_as_two_cores_need(tmp_path: P
     real = dilated(plan.at(8))
     assert {host.cpu_quota_us / host.cpu_period_us for host in real.hosts if host.cpus} == {1 / 8}
     assert real.timing.member_timeout_s == 8 * plan.timing.member_timeout_s
-    assert at_most(plan, 100) == 19, "etcd's election timeout is 50 s at most"
+    name = plan.scenarios[0].scheduled.scenario.name
+    assert at_most(plan, name, 100) == 19, "etcd's election timeout is 50 s at most"
 
 
 def test_what_was_measured_is_in_emulated_time_and_work_stays_work() -> None:
@@ -329,6 +330,16 @@ def test_scenarios_of_one_factor_share_a_testbed(tmp_path: Path) -> None:
     assert slower.at(4).dilation == 4 and slower.at(1) is slower
     with pytest.raises(UsageError, match="etcd takes no election timeout"):
         with_dilations(plan, {names[0]: 60})
+
+
+def test_a_scenario_that_cannot_be_slow_holds_back_no_other(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, {"nodes": NODES}, [scenario(), scenario(rate=0.1, duration="20s")], AUTO)
+    quick, rare = (planned.scheduled.scenario.name for planned in plan.scenarios)
+    assert [at_most(plan, name, 9) for name in (quick, rare)] == [9, 1]
+    slower = with_dilations(plan, {quick: 9})
+    assert dilated(slower.at(9)).timing.member_timeout_s == 9 * plan.timing.member_timeout_s
+    with pytest.raises(UsageError, match=f"the rate of {rare} would be below 0.1/s"):
+        with_dilations(plan, {quick: 9, rare: 2})
 
 
 @pytest.mark.parametrize(
