@@ -353,6 +353,8 @@ def test_a_scenario_that_cannot_be_slow_holds_back_no_other(tmp_path: Path) -> N
         (("machine_stolen",), 3, 3),
         (("machine_stolen", "leader_changed"), 1, None),
         (("leader_changed",), 1, None),
+        (("client_throttled",), 1, None),
+        (("client_throttled", "generator_waited"), 1, None),
         ((), 1, None),
     ],
 )
