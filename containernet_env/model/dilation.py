@@ -33,8 +33,8 @@ _TIME_NAMES = frozenset(
 )
 _MOMENTS = frozenset({"at_ns", "began_ns", "answered_ns"})
 """Of measured values these are moments on a clock of the machine."""
-_WORK = frozenset({"cpu_ns", "user_ns", "system_ns", "threads_cpu_ns", "cpu_s"})
-"""CPU time that something took: as much work is done in emulated time."""
+_WORK = frozenset({"cpu_ns", "user_ns", "system_ns", "threads_cpu_ns", "cpu_s", "steal_ns"})
+"""CPU time that something took, a hypervisor too: as much work is done in emulated time."""
 _COUNTS = frozenset({"errors", "codes", "warnings"})
 """Counts by any text."""
 _RATIO_AT = struct.calcsize(">iiiiqq")

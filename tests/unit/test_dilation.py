@@ -156,7 +156,7 @@ def test_what_was_measured_is_in_emulated_time_and_work_stays_work() -> None:
     used = Consumption(**{item.name: 4000 for item in fields(Consumption)})
     usage = Usage(4000, Consumers({"etcd1": used}))
     scaled = (
-        *("throttled_ns", "run_delay_ns", "steal_ns", "syncs_late_ns"),
+        *("throttled_ns", "run_delay_ns", "syncs_late_ns"),
         *("cpu_pressure_ns", "memory_pressure_ns", "io_pressure_ns"),
     )
     assert ratios(usage, emulated(usage, 4)) == {
