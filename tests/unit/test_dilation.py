@@ -148,6 +148,7 @@ def test_five_regions_of_three_members_run_as_slow_as_two_cores_need(tmp_path: P
     real = dilated(plan.at(8))
     assert {host.cpu_quota_us / host.cpu_period_us for host in real.hosts if host.cpus} == {1 / 8}
     assert real.timing.member_timeout_s == 8 * plan.timing.member_timeout_s
+    assert (real.waits.start_s, real.waits.dilation) == (8 * plan.waits.start_s, 8)
     name = plan.scenarios[0].scheduled.scenario.name
     assert at_most(plan, name, 100) == 19, "etcd's election timeout is 50 s at most"
 
