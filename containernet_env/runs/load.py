@@ -64,6 +64,8 @@ def request_of(
         body |= terms.gets
     if waits.request_s or waits.dilation > 1:
         body["dialTimeout"] = dial_timeout_s(waits)
+    if waits.dilation > 1:
+        body["dilation"] = waits.dilation
     if load_seed:
         body["loadSeed"] = load_seed
     if start_ns:

@@ -15,6 +15,8 @@ import pytest
 from containernet_env.base.errors import UsageError
 from containernet_env.config.plan import AUTO, cell_hash, config_hash, plan_values
 from containernet_env.config.planning import at_most, dilated, with_dilations
+from containernet_env.model import load_contract as contract
+from containernet_env.model.config import DILATION_MAX
 from containernet_env.model.dilation import emulated, emulated_outcome, slowed
 from containernet_env.model.disruption import Disruption, Disruptions, ExecutedEvent
 from containernet_env.model.findings import Finding
@@ -423,6 +425,10 @@ def test_a_file_that_cannot_hold_the_factor_takes_no_slowed_rows(tmp_path: Path)
     for factor in (2, AUTO):
         with pytest.raises(UsageError, match="no column Dilation"):
             check_out(plan_of(tmp_path, {"nodes": NODES}, [scenario()], factor), out)
+
+
+def test_the_load_generator_takes_every_factor() -> None:
+    assert contract.MOST["dilation"] == DILATION_MAX
 
 
 def test_a_scenario_may_take_so_many_times_as_long() -> None:

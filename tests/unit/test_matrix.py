@@ -111,7 +111,8 @@ def test_the_deadlines_for_connections_and_answers_grow_with_the_dilation() -> N
     waits = bench.cluster.waits = Waits.of(0.0, 10**9, 10)
     assert waits.start_s == 600
     bench.run()
-    assert bench.server.asked[0][1]["dialTimeout"] == 108
+    body = bench.server.asked[0][1]
+    assert (body["dialTimeout"], body["dilation"]) == (108, 10)
     assert Course(write("w"), waits, 0.0).limit_s - Course(write("w"), NEAR, 0.0).limit_s == 98
     cluster = Cluster[Any]([SimpleNamespace(name="m")])
     cluster.close()
