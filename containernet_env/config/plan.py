@@ -260,7 +260,7 @@ class Plan:
 
     @property
     def waits(self) -> Waits:
-        return Waits.of(self.timing.settle_s, self.topology.longest_rtt_ns())
+        return Waits.of(self.timing.settle_s, self.topology.longest_rtt_ns(), self.dilation)
 
     @property
     def estimated_s(self) -> float:

@@ -615,8 +615,6 @@ def with_dilations(plan: Plan, factors: Mapping[str, int]) -> Plan:
     factor_of = {
         planned.scheduled.scenario.name: factors.get(planned.scheduled.scenario.name, 1) for planned in plan.scenarios
     }
-    for factor in {*factor_of.values()}:
-        dilated(plan.at(factor))
     ordered = sorted(
         (planned.scheduled for planned in plan.scenarios),
         key=lambda item: (item.repetition if plan.options.fresh else 0, factor_of[item.scenario.name]),
@@ -625,7 +623,10 @@ def with_dilations(plan: Plan, factors: Mapping[str, int]) -> Plan:
     for factor, held in groupby(ordered, lambda item: factor_of[item.scenario.name]):
         estimator = _estimator(plan.topology, plan.config, plan.options, factor)
         scenarios += _plan_scenarios([*held], plan.dataset, estimator, plan.options.fresh, factor)
-    return replace(plan, scenarios=tuple(scenarios))
+    slower = replace(plan, scenarios=tuple(scenarios))
+    for factor in {*factor_of.values()}:
+        dilated(slower.at(factor))
+    return slower
 
 
 def _dilation(config: Config, options: PlanOptions) -> int:
@@ -641,7 +642,7 @@ def _dilation(config: Config, options: PlanOptions) -> int:
 def dilated(plan: Plan) -> Plan:
     """The plan as it runs, in real time: links, limits of CPU time, timing; its scenarios stay in emulated time.
 
-    Raises ``UsageError`` where something cannot be as slow as that.
+    Raises ``UsageError`` where something cannot be as slow as that; of its scenarios those count that have its factor.
     """
     factor = plan.dilation
     if factor == 1 or plan.config.external is not None:
@@ -655,7 +656,7 @@ def dilated(plan: Plan) -> Plan:
                     f"the trace {trace.file} would have {least_bps} bit/s, allowed: 0, or at least {LINK_RATE_MIN_BPS}"
                 )
         store, timing = plan.store.slowed(plan.timing, factor)
-        for scenario in (planned.scheduled.scenario for planned in plan.scenarios):
+        for scenario in (one.scheduled.scenario for one in plan.scenarios if one.dilation == factor):
             load = scenario if scenario.search is None else scenario.probe(scenario.search.low)
             for part in (load, *load.parts):
                 _check_slowed(slowed(part, factor))
@@ -697,11 +698,11 @@ def dilated(plan: Plan) -> Plan:
     )
 
 
-def at_most(plan: Plan, factor: int) -> int:
-    """The largest dilation up to ``factor`` at which everything of the plan can run."""
+def at_most(plan: Plan, name: str, factor: int) -> int:
+    """The largest dilation up to ``factor`` at which the testbed and the scenario of this name can run."""
     while factor > 1:
         try:
-            dilated(plan.at(factor))
+            with_dilations(plan, {name: factor})
         except UsageError:
             factor -= 1
         else:

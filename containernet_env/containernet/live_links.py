@@ -127,7 +127,7 @@ class LiveLinks:
         link = self.link_between(node1, node2)
         from_first = "a_to_b" if link.intf1.node is self._node(node1) else "b_to_a"
         sides = [from_first] if one_way else ["a_to_b", "b_to_a"]
-        return link.held.change_directions(dict.fromkeys(sides, slowed(values, self.dilation)))
+        return link.held.change_directions(dict.fromkeys(sides, slowed(values, self.dilation)), self.dilation)
 
     def set_delay(self, node1: Any, node2: Any, delay: str | int, *, one_way: bool = False) -> int:
         """Change the delay: text with a unit ("10ms"), or nanoseconds. See ``change_link``."""

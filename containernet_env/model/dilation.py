@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Any, Literal, TypeVar
 
 from containernet_env.model.disruption import Disruption
+from containernet_env.model.link import DirectionSpec, queue_frames
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.usage import LinkStatistics
@@ -32,8 +33,8 @@ _TIME_NAMES = frozenset(
 )
 _MOMENTS = frozenset({"at_ns", "began_ns", "answered_ns"})
 """Of measured values these are moments on a clock of the machine."""
-_WORK = frozenset({"cpu_ns", "user_ns", "system_ns", "threads_cpu_ns", "cpu_s"})
-"""CPU time that something took: as much work is done in emulated time."""
+_WORK = frozenset({"cpu_ns", "user_ns", "system_ns", "threads_cpu_ns", "cpu_s", "steal_ns"})
+"""CPU time that something took, a hypervisor too: as much work is done in emulated time."""
 _COUNTS = frozenset({"errors", "codes", "warnings"})
 """Counts by any text."""
 _RATIO_AT = struct.calcsize(">iiiiqq")
@@ -53,6 +54,15 @@ def emulated(value: _T, factor: int, name: str = "") -> _T:
     """
     scaled: _T = value if factor == 1 else _Scale(1, factor).of(value, name)
     return scaled
+
+
+def default_queue_frames(direction: DirectionSpec, factor: int) -> int | None:
+    """The default queue limit of a slowed ``direction`` for which none was planned: that of the emulated direction.
+
+    ``None`` without a rate.
+    """
+    unplanned = replace(direction, default_queue_frames=None)
+    return None if direction.rate_bps is None else queue_frames(emulated(unplanned, factor))
 
 
 def emulated_outcome(outcome: ScenarioOutcome, factor: int) -> ScenarioOutcome:

@@ -10,6 +10,7 @@ from typing import Any
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError, UsageError
+from containernet_env.model.dilation import default_queue_frames
 from containernet_env.model.link import DirectionSpec, IndependentLoss, Jitter, LinkSpec, Loss
 from containernet_env.model.usage import SIDES
 from containernet_env.network.interface import Interface, Port
@@ -84,6 +85,7 @@ class ShapedLink(ABC):
         self.ends = ends
         self.spec = spec
         self.made = False
+        self._default_queues: dict[str, int | None] = {}  # set by `change_directions`, by direction
 
     @abstractmethod
     def make(self) -> None:
@@ -130,13 +132,19 @@ class ShapedLink(ABC):
         """
         return self.change_directions({"a_to_b" if sender is self.ends[0] else "b_to_a": values})
 
-    def change_directions(self, changes: Mapping[str, Mapping[str, Any]]) -> int:
-        """Change fields of ``a_to_b``, ``b_to_a`` or both, at one moment where the system can; see ``change``."""
+    def change_directions(self, changes: Mapping[str, Mapping[str, Any]], dilation: int = 1) -> int:
+        """Change fields of ``a_to_b``, ``b_to_a`` or both, at one moment where the system can; see ``change``.
+
+        The link runs ``dilation`` times slower than real time: where no default queue limit was planned, it is that of
+        the emulated direction.
+        """
         try:
-            spec = replace(
-                self.spec,
-                **{name: replace(getattr(self.spec, name), **values) for name, values in changes.items()},
-            )
+            sides = {name: replace(getattr(self.spec, name), **values) for name, values in changes.items()}
+            for name, side in sides.items() if dilation > 1 else ():
+                if side.default_queue_frames in (None, self._default_queues.get(name)):
+                    self._default_queues[name] = default_queue_frames(side, dilation)
+                    sides[name] = replace(side, default_queue_frames=self._default_queues[name])
+            spec = replace(self.spec, **sides)
         except (TypeError, ValueError) as error:
             raise UsageError(f"link {self.name}: {error}") from error
         return self.apply_change(spec, changes)

@@ -82,6 +82,7 @@ class Faults:
     ``targets`` is what names stand for; ``links`` are the plan's, of which ``traced`` are those that have traces.
     ``links_at_once``: whether a change of a link takes effect when its call begins, as with the emulator, or when it
     returns. ``give_up`` receives why the testbed cannot be restored: no further measurement on it is possible then.
+    ``dilation``: how many times slower than real time links and events run.
     """
 
     _net: TestbedNetwork
@@ -90,6 +91,7 @@ class Faults:
     targets: Targets
     restart: Callable[[str, Callable[[], None], Broken], int]
     give_up: Callable[[str], None]
+    dilation: int = 1
 
     def __post_init__(self) -> None:
         # By what events affect (a member, a link, one of its directions): the link, and its directions that are meant.
@@ -122,7 +124,7 @@ class Faults:
         specs = {side: value(getattr(link.spec, side)) for side in sides}
         changes = {side: {field: getattr(spec, field) for field in fields} for side, spec in specs.items()}
         with self._changing[link.name]:  # which several events, and both directions, may want at one moment
-            return self._net.link_between(link.a, link.b).change_directions(changes)
+            return self._net.link_between(link.a, link.b).change_directions(changes, self.dilation)
 
     def follow(self, start_ns: int | None, of: str | None = None) -> int:
         """Have the links follow their traces, which began at ``start_ns``, or none; only that of a host, ``of``."""

@@ -48,15 +48,19 @@ def next_dilation(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> int 
     """The dilation at which an outcome is measured again: its row is not valid because of this machine; else ``None``.
 
     That of ``plan``, at which it was measured, unless cores were missing: then it is what the scenario needs by its
-    costs, and at least twice as much, as far as everything can be as slow as that.
+    costs, and at least twice as much, as far as it can be as slow as that. The client's CPU limit is as much lower as
+    the rate is, so no dilation helps where that was reached.
     """
     causes = {finding.kind for finding in outcome.findings if finding.effect == "invalid"}
     if outcome.error is not None or not causes or not causes <= capacity.SHORT_OF_CORES | OF_THE_MACHINE:
         return None
+    if "client_throttled" in causes:
+        return None
     if not causes & capacity.SHORT_OF_CORES:
         return plan.dilation
-    needed = capacity.dilations(plan, _known(plan, key, outcome)).get(outcome.scheduled.scenario.name, 1)
-    factor = at_most(plan, min(max(needed, 2 * plan.dilation), DILATION_MAX))
+    name = outcome.scheduled.scenario.name
+    needed = capacity.dilations(plan, _known(plan, key, outcome)).get(name, 1)
+    factor = at_most(plan, name, min(max(needed, 2 * plan.dilation), DILATION_MAX))
     return factor if factor > plan.dilation else None
 
 

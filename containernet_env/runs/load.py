@@ -29,7 +29,7 @@ TIMELINE_STEP_S = 0.1
 
 def dial_timeout_s(waits: Waits) -> float:
     """Time limit for opening all connections of a load."""
-    return min(_DIAL_TIMEOUT_S + waits.request_s, float(contract.MOST["dialTimeout"]))
+    return min(waits.dilation * _DIAL_TIMEOUT_S + waits.request_s, float(contract.MOST["dialTimeout"]))
 
 
 def request_of(
@@ -62,8 +62,10 @@ def request_of(
         body |= terms.puts
     if scenario.reads:
         body |= terms.gets
-    if waits.request_s:
+    if waits.request_s or waits.dilation > 1:
         body["dialTimeout"] = dial_timeout_s(waits)
+    if waits.dilation > 1:
+        body["dilation"] = waits.dilation
     if load_seed:
         body["loadSeed"] = load_seed
     if start_ns:

@@ -76,7 +76,8 @@ class Histories:
         try:
             written, cluster = keys.all(prefix), self._target.cluster
             # If the store does not report past writes, each key may be read by itself, over the network.
-            timeout_s = STORE_TIMEOUT_S + cluster.waits.request_s + 2 * len(written) * cluster.waits.rtt_s
+            waits = cluster.waits
+            timeout_s = waits.dilation * STORE_TIMEOUT_S + waits.request_s + 2 * len(written) * waits.rtt_s
             own = cluster.written(prefix, self._since, written, timeout_s)
             final = own.final
             for write in own.writes:

@@ -103,7 +103,7 @@ def _as_needed(plan: Plan) -> Plan:
     from containernet_env.runs import machine
 
     known, _ = capacity.read(machine.key())
-    factors = {name: at_most(plan, factor) for name, factor in capacity.dilations(plan, known).items()}
+    factors = {name: at_most(plan, name, factor) for name, factor in capacity.dilations(plan, known).items()}
     slower = with_dilations(plan, factors)
     counts = Counter(planned.dilation for planned in slower.scenarios)
     parts = [f"{counts[factor]} scenario{'s' * (counts[factor] > 1)} at {factor}" for factor in sorted(counts)]

@@ -215,7 +215,9 @@ class Testbed(Target):
     @property
     def faults(self) -> Faults:
         targets = Targets.of(self.plan.config)
-        return Faults(self.net, self.hosts, self.plan.links, targets, self._restart_member, self.fail)
+        return Faults(
+            self.net, self.hosts, self.plan.links, targets, self._restart_member, self.fail, self.emulated.dilation
+        )
 
     def _restart_member(self, name: str, ready: Callable[[], None], broken: Broken) -> int:
         """Restart a killed member; return the moment at which it was resumed.

@@ -51,17 +51,21 @@ class Waits:
     """Deadlines of the driver for operations over the network: longer if round trips are long or leaders come late.
 
     ``rtt_s`` is the longest round trip between two hosts; ``start_s`` is how long a cluster may take to be ready, and a
-    member to rejoin it.
+    member to rejoin it. Hosts have ``dilation`` times less CPU time, so what they may take is that many times longer.
     """
 
     rtt_s: float = 0.0
     start_s: float = _START_S
+    dilation: int = 1
 
     @classmethod
-    def of(cls, settle_s: float, rtt_ns: int) -> Waits:
-        """A minute, or five times the delays of the store's timing plus 20 round trips if that is longer."""
+    def of(cls, settle_s: float, rtt_ns: int, dilation: int = 1) -> Waits:
+        """A minute, or five times the delays of the store's timing plus 20 round trips if that is longer.
+
+        All in real time: the minute is ``dilation`` times as long, the arguments are already.
+        """
         rtt_s = rtt_ns / 1e9
-        return cls(rtt_s, max(_START_S, float(round(5 * settle_s + 20 * rtt_s))))
+        return cls(rtt_s, max(dilation * _START_S, float(round(5 * settle_s + 20 * rtt_s))), dilation)
 
     @property
     def request_s(self) -> float:
@@ -384,16 +388,21 @@ class LogForm:
 
 
 class Observation:
-    """Members that are observed: their counters are read at the begin and at the end, and not between."""
+    """Members that are observed: their counters are read at the begin and at the end, and not between.
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    They may take ``dilation`` times as long to answer.
+    """
+
+    def __init__(self, members: Sequence[Member], dilation: int = 1) -> None:
+        self._dilation = dilation
         self._members = {member.name: member for member in members}
         self._observed = [member.name for member in members if member.log_form is not None]
         self._before = self._look()
         self._began = utc_now()
 
     def _look(self) -> Mapping[str, Counters]:
-        return answers_within(LOOK_S, lambda name: self._members[name].counters(_TRY_S), self._observed)
+        try_s, look_s = self._dilation * _TRY_S, self._dilation * LOOK_S
+        return answers_within(look_s, lambda name: self._members[name].counters(try_s), self._observed)
 
     def end(self) -> StoreActivity:
         """Their activity since; takes a few seconds at most, and never raises."""
@@ -461,12 +470,12 @@ class Cluster(Generic[M]):
     @property
     def query_s(self) -> float:
         """How long a member may take to answer a query that others may have to answer first."""
-        return QUERY_S + self.waits.request_s
+        return self.waits.dilation * QUERY_S + self.waits.request_s
 
     @property
     def patience_s(self) -> float:
         """For how long a query is repeated."""
-        return PATIENCE_S + 2 * self.waits.request_s
+        return self.waits.dilation * PATIENCE_S + 2 * self.waits.request_s
 
     def start(self, broken: Broken = lambda: None) -> Leadership:
         """Start every member, wait until all answer and agree on a leader; return who leads.
@@ -667,7 +676,7 @@ class Cluster(Generic[M]):
 
     def observe(self) -> Observation:
         """Begin to observe the living members; takes a few seconds at most, and never raises."""
-        return Observation(self.living())
+        return Observation(self.living(), self.waits.dilation)
 
     def profile(self, member: str, kinds: Sequence[ProfileKind]) -> Profiling | None:
         """Profile a member, whose store was started for that; ``None`` if it is dead."""

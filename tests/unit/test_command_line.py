@@ -248,7 +248,7 @@ def test_a_slowed_network_is_changed_and_measured_in_emulated_time(
     }.items():
         verb, *words = change.split()
         CHANGES[verb](slow, words)
-        assert changes.call_args.args == ({"a_to_b": real, "b_to_a": real},)
+        assert changes.call_args.args == ({"a_to_b": real, "b_to_a": real}, 4)
     assert run_command(net, "links") == 0
     assert "delay 3ms, bandwidth 100 Mbit/s" in capsys.readouterr().out
     measure = mock.Mock(return_value=Throughput(12_500_000, 4.0, "cubic"))

@@ -15,6 +15,8 @@ import pytest
 from containernet_env.base.errors import UsageError
 from containernet_env.config.plan import AUTO, cell_hash, config_hash, plan_values
 from containernet_env.config.planning import at_most, dilated, with_dilations
+from containernet_env.model import load_contract as contract
+from containernet_env.model.config import DILATION_MAX
 from containernet_env.model.dilation import emulated, emulated_outcome, slowed
 from containernet_env.model.disruption import Disruption, Disruptions, ExecutedEvent
 from containernet_env.model.findings import Finding
@@ -148,14 +150,16 @@ def test_five_regions_of_three_members_run_as_slow_as_two_cores_need(tmp_path: P
     real = dilated(plan.at(8))
     assert {host.cpu_quota_us / host.cpu_period_us for host in real.hosts if host.cpus} == {1 / 8}
     assert real.timing.member_timeout_s == 8 * plan.timing.member_timeout_s
-    assert at_most(plan, 100) == 19, "etcd's election timeout is 50 s at most"
+    assert (real.waits.start_s, real.waits.dilation) == (8 * plan.waits.start_s, 8)
+    name = plan.scenarios[0].scheduled.scenario.name
+    assert at_most(plan, name, 100) == 19, "etcd's election timeout is 50 s at most"
 
 
 def test_what_was_measured_is_in_emulated_time_and_work_stays_work() -> None:
     used = Consumption(**{item.name: 4000 for item in fields(Consumption)})
     usage = Usage(4000, Consumers({"etcd1": used}))
     scaled = (
-        *("throttled_ns", "run_delay_ns", "steal_ns", "syncs_late_ns"),
+        *("throttled_ns", "run_delay_ns", "syncs_late_ns"),
         *("cpu_pressure_ns", "memory_pressure_ns", "io_pressure_ns"),
     )
     assert ratios(usage, emulated(usage, 4)) == {
@@ -331,6 +335,16 @@ def test_scenarios_of_one_factor_share_a_testbed(tmp_path: Path) -> None:
         with_dilations(plan, {names[0]: 60})
 
 
+def test_a_scenario_that_cannot_be_slow_holds_back_no_other(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, {"nodes": NODES}, [scenario(), scenario(rate=0.1, duration="20s")], AUTO)
+    quick, rare = (planned.scheduled.scenario.name for planned in plan.scenarios)
+    assert [at_most(plan, name, 9) for name in (quick, rare)] == [9, 1]
+    slower = with_dilations(plan, {quick: 9})
+    assert dilated(slower.at(9)).timing.member_timeout_s == 9 * plan.timing.member_timeout_s
+    with pytest.raises(UsageError, match=f"the rate of {rare} would be below 0.1/s"):
+        with_dilations(plan, {quick: 9, rare: 2})
+
+
 @pytest.mark.parametrize(
     ("kinds", "dilation", "wanted"),
     [
@@ -342,6 +356,8 @@ def test_scenarios_of_one_factor_share_a_testbed(tmp_path: Path) -> None:
         (("machine_stolen",), 3, 3),
         (("machine_stolen", "leader_changed"), 1, None),
         (("leader_changed",), 1, None),
+        (("client_throttled",), 1, None),
+        (("client_throttled", "generator_waited"), 1, None),
         ((), 1, None),
     ],
 )
@@ -409,6 +425,10 @@ def test_a_file_that_cannot_hold_the_factor_takes_no_slowed_rows(tmp_path: Path)
     for factor in (2, AUTO):
         with pytest.raises(UsageError, match="no column Dilation"):
             check_out(plan_of(tmp_path, {"nodes": NODES}, [scenario()], factor), out)
+
+
+def test_the_load_generator_takes_every_factor() -> None:
+    assert contract.MOST["dilation"] == DILATION_MAX
 
 
 def test_a_scenario_may_take_so_many_times_as_long() -> None:

@@ -301,9 +301,11 @@ class Answers:
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.queried: list[tuple[int, str]] = []
+        self.limits_s: list[float] = []
 
     def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
         self.queried.append((port, path))
+        self.limits_s.append(timeout_s)
         answer = self.answers.pop(0) if self.answers[1:] else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -316,11 +318,11 @@ class Answers:
         raise RunError("connection refused")
 
 
-def observed(*members: tuple[Answers, str | None]) -> dict[str, MemberActivity]:
+def observed(*members: tuple[Answers, str | None], dilation: int = 1) -> dict[str, MemberActivity]:
     places: list[Any] = [
         MemberPlace(FakeHost(f"etcd{n}", log=log), "10.0.0.1", answers) for n, (answers, log) in enumerate(members, 1)
     ]
-    return dict(Observation([EtcdMember(place) for place in places]).end().members)
+    return dict(Observation([EtcdMember(place) for place in places], dilation).end().members)
 
 
 @simulated(seeds=5)
@@ -340,6 +342,13 @@ def test_members_are_queried_before_and_after_and_a_silent_one_delays_no_other(w
     assert found["etcd2"] == MemberActivity(data_bytes=1048576, warnings={})
     assert found["etcd3"] == MemberActivity()
     assert good.queried == [(2379, "/metrics")] * 2
+
+
+@pytest.mark.simulated()
+def test_a_slowed_member_has_more_time_to_answer() -> None:
+    answers = Answers(BEFORE.encode(), AFTER.encode())
+    observed((answers, None), dilation=4)
+    assert answers.limits_s == [4.0, 4.0]
 
 
 def test_a_warning_while_it_is_observed_counts(monkeypatch: pytest.MonkeyPatch) -> None:

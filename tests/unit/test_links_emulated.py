@@ -5,6 +5,7 @@ The kernel is made of its answers to tc, the emulator of those to its requests.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 
 from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
 from containernet_env.containernet.links import wrap
+from containernet_env.model.dilation import slowed
+from containernet_env.model.disruption import Disruption, Targets
 from containernet_env.model.link import (
     CoDel,
     DirectionSpec,
@@ -20,12 +23,16 @@ from containernet_env.model.link import (
     GilbertElliottLoss,
     IndependentLoss,
     Jitter,
+    Link,
     LinkSpec,
+    queue_frames,
 )
+from containernet_env.model.usage import SIDES
 from containernet_env.network import factory as factory_module
-from containernet_env.network.emulator import EmulatedLink, EmulatorFabric
+from containernet_env.network.emulator import EmulatedLink, EmulatorFabric, direction_from_json
 from containernet_env.network.factory import LinkFactory, Place
 from containernet_env.network.interface import Interface, SwitchPort
+from containernet_env.runs.disruptor import Faults
 from tests.unit import fakes
 from tests.unit.fakes import IDLE, FakeEmulator, FakeKernel
 
@@ -112,6 +119,26 @@ def test_what_a_host_sends_waits_at_the_host_and_a_change_reaches_it(kernel: Fak
     assert queue == "qdisc change dev e0 parent 1:1 handle 20: pfifo limit 70"
     link_of(LinkSpec(DirectionSpec(0, MBIT, queue_bytes=9000)))
     assert kernel.commands[-1].endswith("bfifo limit 9000")
+
+
+@pytest.mark.parametrize("dilation", [1, 4, 10])
+def test_a_rate_where_none_was_planned_has_the_same_queue_at_every_dilation(kernel: FakeKernel, dilation: int) -> None:
+    """It was 250 ms of the slowed rate."""
+    planned = slowed(LinkSpec(DirectionSpec(100_000_000), DirectionSpec(0, 100 * MBIT, None)), dilation)
+    planned = replace(planned, b_to_a=replace(planned.b_to_a, default_queue_frames=777))
+    link, emulator = link_of(planned)
+    faults = Faults(
+        SimpleNamespace(links_kind="emulator", partition=None, heal=None, link_between=lambda a, b: link),
+        {}, [Link("d1", "s1", planned)], Targets(("d1",)), lambda *_: 0, lambda _: None, dilation,
+    )  # fmt: skip
+    found = []
+    for verb, value in (("rate", 50 * MBIT), ("rate", 200 * MBIT), ("delay", 0)):
+        faults.shape("d1", slowed(Disruption(verb=verb, target="d1", at_ns=0, value=value), dilation))
+        sides = emulator.links["d1-s1"]
+        found.append([queue_frames(direction_from_json(sides[side])) for side in SIDES])
+    assert found == [[1652, 777], [6606, 777], [2000, 777]]
+    faults.unshape("d1", ["rate", "delay"])
+    assert link.spec == planned
 
 
 def test_with_a_queue_discipline_frames_wait_in_the_network(kernel: FakeKernel) -> None:

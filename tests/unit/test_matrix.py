@@ -26,7 +26,7 @@ from containernet_env.runs.follow import (
     who_is_silent,
 )
 from containernet_env.runs.load import Answer, Progress
-from containernet_env.stores.cluster import NEAR, Waits
+from containernet_env.stores.cluster import NEAR, Cluster, Waits
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop
 from tests.unit.fakes import GOOD, MEMBERS, Bench, FakeCluster, observing, read, result_of, write
@@ -102,6 +102,22 @@ def test_the_deadlines_of_a_load_grow_with_its_schedule_and_with_round_trips() -
         [(1800 + 32 * 1000 / 100, 42, 52), (1800 + 32 * 500 / 10, 42, 20.0)],
     ]
     assert timeout_s(write("w", total=10**5), Waits(rtt_s=40)) == 86_400
+
+
+@pytest.mark.simulated()
+def test_the_deadlines_for_connections_and_answers_grow_with_the_dilation() -> None:
+    """At dilation 10 a client with a tenth of a core takes 15 s for 300 connections with TLS."""
+    bench = Bench(write("w"), dilation=10)
+    waits = bench.cluster.waits = Waits.of(0.0, 10**9, 10)
+    assert waits.start_s == 600
+    bench.run()
+    body = bench.server.asked[0][1]
+    assert (body["dialTimeout"], body["dilation"]) == (108, 10)
+    assert Course(write("w"), waits, 0.0).limit_s - Course(write("w"), NEAR, 0.0).limit_s == 98
+    cluster = Cluster[Any]([SimpleNamespace(name="m")])
+    cluster.close()
+    cluster.waits = waits
+    assert (cluster.query_s, cluster.patience_s) == (28, 66)
 
 
 # --- what goes wrong: the first benchmark is struck, and each scenario has its error ---------------------------------

@@ -71,7 +71,7 @@ func TestBodiesBecomeSpecs(t *testing.T) {
 		{Mixed, `{"endpoints":"a:1","ratio":0.125,"verify":true,"requireFound":true,"keyOrder":"zipfian",
 			"zipfExponent":1.25,"valSize":100,"keySpace":50,"keyPrefix":"m/","consistency":"s","spanKeys":7}`, nil},
 		{Mixed, `{"endpoints":"a:1","ratio":0}`, nil},
-		{Txn, `{"endpoints":"a:1","valSize":0,"keyOrder":"uniform","timelineInterval":0.25}`, nil},
+		{Txn, `{"endpoints":"a:1","valSize":0,"keyOrder":"uniform","timelineInterval":0.25,"dilation":4}`, nil},
 		{Txn, `{"endpoints":"a:1","valSize":20,"history":true}`, nil},
 		{Txn, `{"endpoints":"a:1"}`, nil},
 	} {

@@ -61,6 +61,7 @@ type Spec struct {
 	StallTimeout   time.Duration // 0: never
 
 	TimelineInterval time.Duration
+	Dilation         int
 
 	KeySize      int    // 0 in a range that names its key, but for Verify
 	KeySpace     int    // 0: as many as requests
@@ -123,6 +124,7 @@ func Default(operation Operation) Spec {
 		ValSize:        8,
 
 		TimelineInterval: time.Second,
+		Dilation:         1,
 	}
 	if operation != Range {
 		s.KeySize = 8
@@ -339,6 +341,11 @@ var (
 	_ = parameter(Parameter{
 		Name: "timelineInterval", Flag: "timeline-interval", Unit: "s", Min: 0.1, Max: 1,
 		Usage: "length of an interval of the timeline",
+	})
+	_ = parameter(Parameter{
+		Name: "dilation", Flag: "dilation", Min: 1, Max: 100,
+		Usage: "how many times slower than real time the members and their network run: so many times longer are the " +
+			"pauses and deadlines that no other parameter sets",
 	})
 
 	_ = parameter(Parameter{

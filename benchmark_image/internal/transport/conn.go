@@ -25,7 +25,9 @@ const (
 	furtherAttempts = 7 * time.Second
 )
 
-func (o *Options) attempt() time.Duration { return max(handshake, o.DialTimeout-furtherAttempts) }
+func (o *Options) attempt() time.Duration {
+	return max(o.slowed(handshake), o.DialTimeout-o.slowed(furtherAttempts))
+}
 
 // The pause between two attempts to connect doubles from the first to the longest, each give or take a fifth.
 const (
@@ -284,7 +286,7 @@ func (c *conn) failWaiting(failure *store.Failure) {
 }
 
 func (c *conn) retry() {
-	pause := min(longestPause, firstPause<<min(c.failures, 10))
+	pause := c.loop.options.slowed(min(longestPause, firstPause<<min(c.failures, 10)))
 	c.failures++
 	jitter := 1 + pauseJitter*(2*float64(c.loop.world.Uint64()>>11)/(1<<53)-1)
 	c.loop.after(time.Duration(float64(pause)*jitter), c.connect)

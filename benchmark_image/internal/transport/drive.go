@@ -174,7 +174,7 @@ func (c *client) pause() bool {
 		return false
 	}
 	c.paused, c.current = true, nil
-	conn.loop.after(pauseAfterLoss, func() {
+	conn.loop.after(conn.loop.options.slowed(pauseAfterLoss), func() {
 		if c.paused {
 			c.next()
 		}

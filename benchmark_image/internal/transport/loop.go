@@ -84,7 +84,7 @@ func newLoop(protocol store.Protocol, o *Options, requestTimeout time.Duration) 
 	}
 	l := &loop{
 		world: o.World, poller: &poller{Poller: p}, protocol: protocol, traits: protocol.Traits(), options: o,
-		silenceMs: int(max(requestTimeout, leastUserTimeout) / time.Millisecond),
+		silenceMs: int(max(requestTimeout, o.slowed(leastUserTimeout)) / time.Millisecond),
 		errSpeech: fmt.Errorf("the member accepts connections but does not speak %s on them", protocol.Traits().Name),
 		buffer:    make([]byte, readSize), deadlines: list{which: byDeadline}, releases: 1,
 	}

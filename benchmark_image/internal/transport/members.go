@@ -37,7 +37,7 @@ func inquire(protocol store.Protocol, o *Options) (*inquiry, error) {
 }
 
 // statusTime bounds a question where an attempt to connect may take longer: it is as many round trips at least.
-func (o *Options) statusTime() time.Duration { return max(statusTimeout, o.attempt()) }
+func (o *Options) statusTime() time.Duration { return max(o.slowed(statusTimeout), o.attempt()) }
 
 const (
 	// leaderPoll is how often each member is queried while the leader is looked for; an election takes about a second.
@@ -79,7 +79,7 @@ func watchStatus(ctx context.Context, probes []*conn, interval time.Duration) (s
 					case <-ctx.Done():
 					}
 				}
-				c.loop.pause(ctx, interval, nil)
+				c.loop.pause(ctx, c.loop.options.slowed(interval), nil)
 			}
 		})
 	}
@@ -107,11 +107,13 @@ type election struct {
 	from         *conn         // that named it
 	since        time.Duration // when it was named first
 	probes       int           // how many members are queried
+	grace        time.Duration // leaderGrace
 	members      map[uint64]*conn
 }
 
 func newElection(probes []*conn) *election {
-	return &election{probes: len(probes), members: make(map[uint64]*conn)}
+	grace := probes[0].loop.options.slowed(leaderGrace)
+	return &election{probes: len(probes), grace: grace, members: make(map[uint64]*conn)}
 }
 
 // take adds an answer that came now. Where terms are equal, or the store has none, the latest answer counts.
@@ -131,13 +133,13 @@ func (e *election) take(s sighting, now time.Duration) {
 // not answered yet.
 func (e *election) seat(now time.Duration) (seat, bool) {
 	s := seat{e.leader, e.members[e.leader], e.from}
-	return s, e.leader != 0 && (s.itself != nil || len(e.members) == e.probes || now-e.since > leaderGrace)
+	return s, e.leader != 0 && (s.itself != nil || len(e.members) == e.probes || now-e.since > e.grace)
 }
 
 // settled tells whether a majority of the members has answered: whoever was elected last, one of them knows it. Where
 // that does not come, because members are down or hang, those that answer decide after a grace.
 func (e *election) settled(now time.Duration) bool {
-	return 2*len(e.members) > e.probes || now-e.since > leaderGrace
+	return 2*len(e.members) > e.probes || now-e.since > e.grace
 }
 
 type seat struct {
@@ -380,10 +382,11 @@ func (l *loop) depose(from, to []*conn) {
 			c.drive.transport.target(c.number, c.current.Number).take(&c.job)
 		}
 	}
-	l.after(deposedGrace, func() {
-		for c := range l.atDeposed(deposedGrace) {
+	grace := l.options.slowed(deposedGrace)
+	l.after(grace, func() {
+		for c := range l.atDeposed(grace) {
 			c.fail(&store.Failure{Code: store.Canceled, Unknown: l.withdraw(&c.job),
-				Text: fmt.Sprintf("no answer within %v after the load had moved to another leader", deposedGrace)})
+				Text: fmt.Sprintf("no answer within %v after the load had moved to another leader", grace)})
 		}
 	})
 }
@@ -433,7 +436,7 @@ func login(ctx context.Context, protocol store.Protocol, o *Options) error {
 				problem = err
 			}
 		}
-		i.pause(ctx, leaderPoll, i.refused.Done())
+		i.pause(ctx, o.slowed(leaderPoll), i.refused.Done())
 		if err := context.Cause(i.refused); err != nil {
 			return err
 		}
@@ -478,7 +481,7 @@ func (j *job) renew(failure *store.Failure) bool {
 func (l *loop) logIn() {
 	l.loggingIn = true
 	go func() {
-		ctx, cancel := l.world.WithTimeout(l.dialing, loginTimeout)
+		ctx, cancel := l.world.WithTimeout(l.dialing, l.options.slowed(loginTimeout))
 		defer cancel()
 		err := login(ctx, l.protocol, l.options)
 		l.poller.post(func() { l.loggedIn(err) })

@@ -24,6 +24,9 @@ type Options struct {
 	World       world.World
 }
 
+// slowed is a time of the transport's own, as much longer as everything else runs slower.
+func (o *Options) slowed(d time.Duration) time.Duration { return d * time.Duration(max(o.Dilation, 1)) }
+
 // LeaderChange is a move of the load to another member, because that one leads now.
 type LeaderChange struct {
 	At     time.Time

@@ -329,6 +329,29 @@ func TestTheLeaderMovesAway(t *testing.T) {
 	})
 }
 
+// TestASlowedLoadHasSlowedTimers has a leader that hangs when another one is elected.
+func TestASlowedLoadHasSlowedTimers(t *testing.T) {
+	moved := map[int]time.Duration{}
+	for _, dilation := range []int{1, 10} {
+		worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
+			cluster := etcdtest.Simulate(w, 3, nil)
+			factor := time.Duration(dilation)
+			transport := openFor(t, w, Options{Spec: &spec.Spec{Endpoints: cluster.Endpoints(), Conns: 1, TargetLeader: true,
+				DialTimeout: factor * 10 * time.Second, Dilation: dilation}})
+			cluster.Members[0].Hang()
+			w.After(20*time.Millisecond, func() { cluster.Elect(2) })
+			began, run := w.Wall(), puts(w, 2, 1)
+			load.NewRun(run).Attack(t.Context(), transport)
+			moved[dilation] = transport.LeaderChanges[0].At.Sub(began)
+			first := records(run)[0]
+			assert.That(t, first.Code == store.Canceled && first.End()-moved[dilation] == factor*deposedGrace,
+				"dilation %d: %v after the move at %v: %v", dilation, first.End(), moved[dilation], first.Code)
+			assert.That(t, transport.options.attempt() == factor*handshake, "attempts of %v", transport.options.attempt())
+		})
+	}
+	assert.That(t, moved[10]-moved[1] == 9*followPoll, "the load moved after %v", moved)
+}
+
 // busyTargeter needs the core for as long as it says for each request.
 type busyTargeter struct {
 	load.Targeter
