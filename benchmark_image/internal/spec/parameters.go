@@ -243,11 +243,11 @@ var (
 	})
 	paramWarmupRequests = parameter(Parameter{
 		Name: "warmupRequests", Flag: "warmup", Unit: "requests", Max: MaxTotal,
-		Usage: "requests ahead of the measurement, excluded from all figures",
+		Usage: "requests ahead of the measurement, left out of its latencies",
 	})
 	paramWarmupDuration = parameter(Parameter{
 		Name: "warmupDuration", Flag: "warmup", Unit: "s", Min: millisecond, Max: day, Optional: true,
-		Usage: "duration of a load ahead of the measurement, excluded from all figures",
+		Usage: "duration of a load ahead of the measurement, left out of its latencies",
 		Rule:  "not together with `warmupRequests`",
 	})
 	_ = parameter(Parameter{
