@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,7 @@ class _Run:
         self._labs = 0
         self._handled = sys.exception()
         self._network_after: NetworkProof | None = None
+        self._numbers = count(1)
         self._judged: set[int] = set()  # the clusters whose network was measured after the last scenario
 
     def carry_out(self) -> RunResult:
@@ -326,6 +328,7 @@ class _Run:
             sampler,
             lambda folder, name, content: record(directory.write_profile, folder, name, content),
             lambda name, content: record(directory.write_history, name, content),
+            self._numbers,
         )
 
     def _run_matrix(self, testbed: Target, until: int) -> bool:

@@ -10,7 +10,9 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from itertools import count
 from statistics import median
 
 from containernet_env.base.errors import RunError
@@ -132,13 +134,15 @@ KeepProfile = Callable[[str, str, bytes], None]
 class Observer:
     """Observes one scenario after the other: ``prepare``, ``begin``, ``end``, ``finish``.
 
-    The load runs only between ``begin`` and ``end``; members are queried before and after.
+    The load runs only between ``begin`` and ``end``; members are queried before and after. ``_numbers`` are those of
+    the scenarios of a run, whose clusters each have an observer of their own.
     """
 
     _target: Target
     _sampler: Sampler
     _keep_profile: KeepProfile
     _keep_history: KeepHistory
+    _numbers: Iterator[int] = field(default_factory=partial(count, 1))
 
     def __post_init__(self) -> None:
         options = self._target.plan.options
@@ -161,7 +165,7 @@ class Observer:
 
     def prepare(self, leader: str | None, scenario: Scenario) -> None:
         """A scenario is about to begin; ``leader`` if it is known."""
-        self._number += 1
+        self._number = next(self._numbers)
         self._end_profiling()
         self._histories.prepare(scenario)
         self._usage = None

@@ -35,11 +35,11 @@ def standing_key(plan: Plan) -> str:
     """Plans with the same one can follow each other on one testbed; they differ in loads, CPU limits and links.
 
     The members keep running, so everything that they are started with is equal: their flags, with the timing derived
-    from RTTs, and ``GOMEMLIMIT``, derived from the memory limit. So are the settings of an existing link that cannot be
-    changed.
+    from RTTs, ``GOMEMLIMIT``, derived from the memory limit, and CPU limits that they do not follow (Java and ZooKeeper
+    size their pools at their start). So are the settings of an existing link that cannot be changed.
     """
     is_live = plan.options.engine == "builtin"
-    hosts = [_started(host, plan.run_id) if is_live else host for host in plan.hosts]
+    hosts = [_started(host, plan) if is_live else host for host in plan.hosts]
     links = [(link.a, link.b, _fixed(link.spec, plan) if is_live else link.spec) for link in plan.links]
     options = replace(plan.options, run_id="", seed=0, first_repetition=1)
     routes = plan.topology.routes(), plan.topology.reroutes
@@ -65,10 +65,12 @@ def all_fields(spec: LinkSpec) -> dict[str, dict[str, Any]]:
     return {side: {field.name: getattr(held, field.name) for field in fields(held)} for side, held in sides.items()}
 
 
-def _started(host: HostPlan, run_id: str) -> HostPlan:
+def _started(host: HostPlan, plan: Plan) -> HostPlan:
     """A host without the settings that can be changed while it runs, and without the name of its run."""
-    command = tuple(word.replace(run_id, "") for word in host.command)
-    return replace(host, cpus=None, cpu_quota_us=None, command=command)
+    host = replace(host, command=tuple(word.replace(plan.run_id, "") for word in host.command))
+    if host.role == "member" and not plan.store.follows_cpu_limit:
+        return host
+    return replace(host, cpus=None, cpu_quota_us=None)
 
 
 def _fixed(spec: LinkSpec, plan: Plan) -> tuple[object, ...]:

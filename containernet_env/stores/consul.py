@@ -366,6 +366,7 @@ class Consul(store.Store):
         "profile": "is not profiled here",
         **dict.fromkeys(store.RANGES, "answers ranges without an end or a limit"),
     }
+    follows_cpu_limit = True
     setup_note = "Consul is built from its Go modules: 3 to 6 minutes on two cores, a program of 118 MB"
     endpoints = store.Endpoints(
         no_users="Consul knows tokens, which token_file is for", takes_token=True, bad_prefix=store.path_problem

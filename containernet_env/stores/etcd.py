@@ -592,6 +592,7 @@ class Etcd(store.Store):
     # Every write waits for more of them.
     most_members = 7
     waits_for_majority = True
+    follows_cpu_limit = True
     lacks: ClassVar[store.Lacking] = {"default": 'has no third consistency beside "l" and "s"'}
     load_terms: ClassVar[store.LoadTerms] = store.LoadTerms()
 

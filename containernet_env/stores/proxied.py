@@ -90,6 +90,7 @@ class ProxiedEtcd(Etcd):
     program: ClassVar[str] = "start-etcd-and-proxy"
     needs_binary = True
     externals = None
+    follows_cpu_limit = False
     arguments: ClassVar[tuple[str, str]]
     """The two arguments with which the proxy is started."""
 

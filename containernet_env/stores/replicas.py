@@ -42,6 +42,7 @@ class Replicas(Http):
     program: ClassVar[str] = "replicas"
     needs_binary = False
     externals = None
+    follows_cpu_limit = True
     versions = store.no_version("the replicas are built from this project's own sources")
     # A majority each by default.
     flags: ClassVar[Mapping[str, kinds.Kind]] = {"ack": kinds.integer(1, 100), "from": kinds.integer(1, 100)}

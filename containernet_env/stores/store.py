@@ -340,6 +340,8 @@ class Store(ABC):
     """The number of members above which its documentation advises against adding any; ``None`` without such advice."""
     waits_for_majority: ClassVar[bool] = False
     """Whether writes and reads with `l` wait for the leader, and for answers of a majority to what it sends then."""
+    follows_cpu_limit: ClassVar[bool] = False
+    """Whether running members adapt to another CPU limit, and do not keep what they sized by that of their start."""
     setup_note: ClassVar[str | None] = None
     """A remark for users while its programs are built."""
 

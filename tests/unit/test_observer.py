@@ -20,6 +20,7 @@ from containernet_env.hosts.sampler import Sampler
 from containernet_env.model.usage import Consumers, Consumption, MemberActivity, StoreActivity, Usage
 from containernet_env.runs import measure, testbed
 from containernet_env.runs.load import Answer
+from containernet_env.runs.observer import Observer
 from containernet_env.runs.prepare import kept_off, other_cores, prepare
 from containernet_env.stores.profiling import Profile
 from tests.unit.fakes import CONFIG, Bench, observing, on_fakes, result_of, run, write
@@ -229,3 +230,13 @@ def test_a_run_leaves_a_line_for_each_edge_of_a_scenario(monkeypatch: pytest.Mon
     assert outcome.machine is not None and outcome.machine.window_ns == end["at_ns"] - begin["at_ns"]
     driver = outcome.machine.used.driver
     assert driver is not None and driver.cpu_ns == end["driver"]["cpu_ns"] - begin["driver"]["cpu_ns"]
+
+
+def test_the_observers_of_a_run_number_its_scenarios_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a further attempt, on a cluster of its own, replaces the history of the one before."""
+    on_fakes(monkeypatch)
+    made: list[Any] = []
+    monkeypatch.setattr(measure, "Observer", lambda *words: made.append(words[-1]) or Observer(*words))
+    run(tmp_path / "out.csv", fresh=True, repeat=2)
+    first, second = made
+    assert first is second and next(first) == 3

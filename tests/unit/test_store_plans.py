@@ -9,6 +9,7 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import asdict, replace
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -205,6 +206,18 @@ def test_a_run_is_known_by_a_programs_contents_and_not_by_its_path(tmp_path: Pat
         planned(tmp_path, {"kind": "zetcd", "binary": binary}) for binary in (PROGRAM, "moved", "other")
     )
     assert config_hash(moved) == config_hash(first) != config_hash(other) and standing_key(other) != standing_key(first)
+
+
+def test_members_that_size_themselves_at_their_start_do_not_stand_for_another_cpu_limit(tmp_path: Path) -> None:
+    for store, follows in (("etcd", True), ("consul", True), ("replicas", True), ("zookeeper", False)):
+        plan = planned(tmp_path, store)
+        keys = set()
+        for cpus in (1, 2):
+            hosts = [replace(host, cpus=Decimal(cpus), cpu_quota_us=cpus * 100_000) for host in plan.hosts]
+            keys.add(standing_key(replace(plan, hosts=tuple(hosts))))
+        assert (len(keys) == 1) is follows, store
+        client = replace(plan.hosts[-1], cpus=Decimal(2))
+        assert standing_key(replace(plan, hosts=(*plan.hosts[:-1], client))) == standing_key(plan)
 
 
 def test_every_flag_reads_again_what_it_has_read() -> None:
