@@ -146,9 +146,9 @@ class Searching:
     def sum_up(self, row: ScenarioOutcome) -> ScenarioOutcome:
         """The outcome of the whole search, however far it got: ``row`` has the facts known at its start, and its error.
 
-        Its figures are those of one probe: the median, by its response times, of the repeats at the rate that held (of
-        an even number the lower one), or where none held, of the probes at the lowest rate that was probed. It may be
-        summed up more than once.
+        Its figures are those of one probe: the median, by its response times, of the repeats that held at the highest
+        rate at which they did (of an even number the lower one), or where there is no such rate, of the probes at the
+        lowest rate that was probed. It may be summed up more than once.
         """
         seconds = (clock.monotonic_ns() - row.began_ns) / 1e9 / row.dilation
         probes = [probe for probe, _ in self._measured]
@@ -157,7 +157,8 @@ class Searching:
             return replace(row, search=result)
         low = None if self._course.low is None else self._course.rates[self._course.low]
         lowest = min(probe.rate for probe in probes)
-        at = [pair for pair in self._measured if pair[0].rate == low and pair[0].purpose == "repeat"]
+        held = [pair for pair in self._measured if pair[0].purpose == "repeat" and pair[0].verdict == "held"]
+        at = [pair for pair in held if pair[0].rate == low]
         at = at or [pair for pair in self._measured if pair[0].rate == lowest]
         ordered = sorted(at, key=lambda pair: excess(self._search, pair[0]))
         _, chosen = ordered[(len(ordered) - 1) // 2]

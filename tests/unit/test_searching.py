@@ -189,6 +189,20 @@ def test_a_generator_or_machine_that_is_the_limit_is_named_and_no_rate_is_claime
     assert f"{limit} is the limit ({why}" in bench.findings()[-1]
 
 
+def test_the_figures_are_those_of_a_repeat_that_held_and_not_of_one_that_the_machine_spoiled() -> None:
+    def behave(body: dict[str, Any]) -> Answer:
+        repeats = sum(probe.purpose == "repeat" for probe, _ in bench.probes)
+        p99_ms = dict(enumerate((25, 26, 20, 21, 22, 30, 31, 32), start=6)).get(repeats, 10)
+        return Answer(load_of(body, p99_ms / 1e3, pause_s=0.3 if repeats in (6, 7) else 0.001), None)
+
+    missed = beyond(0, lambda body: Answer(load_of(body, 0.08), None))
+    bench = searched(lambda path, body: behave(body) if body["rate"] <= 1000 else missed(path, body))
+    bench.run()
+    (row,) = bench.rows()
+    assert [probe.verdict for probe, _ in bench.probes][-8:] == ["generator"] * 2 + ["held"] * 6
+    assert [row[name] for name in ("SearchEnd", "Valid", "Reasons", "99%")] == ["found", "yes", "-", "0.022000"]
+
+
 @pytest.mark.parametrize(
     ("outcomes", "error", "why"),
     [
