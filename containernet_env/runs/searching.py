@@ -27,8 +27,9 @@ _OF_THE_GENERATOR: frozenset[Kind] = frozenset(
 def judge(search: Search, outcome: ScenarioOutcome, measured_s: Sequence[float | None]) -> tuple[Verdict, str]:
     """How a probe ended and why, in one line that is empty if it held; ``measured_s`` are its objectives' percentiles.
 
-    It counts only if its row would be valid: a cause that makes figures not those of the store makes them neither a hit
-    nor a miss, unless the cluster itself failed under the load.
+    It counts only if its row would be valid: a cause that makes figures not those of the store, or unknown, makes them
+    neither a hit nor a miss, unless the cluster itself failed under the load. That an external cluster is not
+    observable does not count.
     """
     load = outcome.load
     invalid = [finding for finding in outcome.findings if finding.effect == "invalid"]
@@ -46,6 +47,9 @@ def judge(search: Search, outcome: ScenarioOutcome, measured_s: Sequence[float |
     ]
     if load.unsent:
         missed.append(f"{load.unsent:,} requests were never sent")
+    unknown = [item.kind for item in outcome.findings if item.effect == "unknown" and item.kind != "unseen"]
+    if unknown and not load.unsent:
+        return "machine", ", ".join(dict.fromkeys(unknown))
     return "missed" if missed else "held", "; ".join(missed)
 
 
