@@ -294,7 +294,11 @@ class FigureType(click.Choice[str]):
     show_default=True,
     help="How often a measurement is tried that the machine spoils.",
 )
-@click.option("--retry-failed", is_flag=True, help="Measure again what failed because of the store, too.")
+@click.option(
+    "--retry-failed",
+    is_flag=True,
+    help="Measure again what failed because of the store or is of unknown validity, too.",
+)
 @click.option(
     "--other-versions", is_flag=True, help="Count rows that another version of the program or the store measured, too."
 )

@@ -253,9 +253,9 @@ class Follower:
     # --- words --------------------------------------------------------------------------------------------------------
 
     def _states(self) -> list[findings.State]:
-        """What each measurement counts as: its first row with figures decides, else the last, as for the sweep."""
+        """What each measurement counts as: its last row with figures decides, else the last, as for the sweep."""
         each = (list(tried.values()) for tried in self._tried.values())
-        return [next((one for one in tried if one.result == "measured"), tried[-1]).state for tried in each]
+        return [next((one for one in reversed(tried) if one.result == "measured"), tried[-1]).state for tried in each]
 
     def _settled(self) -> set[tuple[str, int]]:
         """The measurements that are not tried again: the machine has not spoiled all that was measured of them."""

@@ -27,8 +27,9 @@ _OF_THE_GENERATOR: frozenset[Kind] = frozenset(
 def judge(search: Search, outcome: ScenarioOutcome, measured_s: Sequence[float | None]) -> tuple[Verdict, str]:
     """How a probe ended and why, in one line that is empty if it held; ``measured_s`` are its objectives' percentiles.
 
-    It counts only if its row would be valid: a cause that makes figures not those of the store makes them neither a hit
-    nor a miss, unless the cluster itself failed under the load.
+    It counts only if its row would be valid: a cause that makes figures not those of the store, or unknown, makes them
+    neither a hit nor a miss, unless the cluster itself failed under the load. That an external cluster is not
+    observable does not count.
     """
     load = outcome.load
     invalid = [finding for finding in outcome.findings if finding.effect == "invalid"]
@@ -46,6 +47,9 @@ def judge(search: Search, outcome: ScenarioOutcome, measured_s: Sequence[float |
     ]
     if load.unsent:
         missed.append(f"{load.unsent:,} requests were never sent")
+    unknown = [item.kind for item in outcome.findings if item.effect == "unknown" and item.kind != "unseen"]
+    if unknown and not load.unsent:
+        return "machine", ", ".join(dict.fromkeys(unknown))
     return "missed" if missed else "held", "; ".join(missed)
 
 
@@ -146,9 +150,9 @@ class Searching:
     def sum_up(self, row: ScenarioOutcome) -> ScenarioOutcome:
         """The outcome of the whole search, however far it got: ``row`` has the facts known at its start, and its error.
 
-        Its figures are those of one probe: the median, by its response times, of the repeats at the rate that held (of
-        an even number the lower one), or where none held, of the probes at the lowest rate that was probed. It may be
-        summed up more than once.
+        Its figures are those of one probe: the median, by its response times, of the repeats that held at the highest
+        rate at which they did (of an even number the lower one), or where there is no such rate, of the probes at the
+        lowest rate that was probed. It may be summed up more than once.
         """
         seconds = (clock.monotonic_ns() - row.began_ns) / 1e9 / row.dilation
         probes = [probe for probe, _ in self._measured]
@@ -157,7 +161,8 @@ class Searching:
             return replace(row, search=result)
         low = None if self._course.low is None else self._course.rates[self._course.low]
         lowest = min(probe.rate for probe in probes)
-        at = [pair for pair in self._measured if pair[0].rate == low and pair[0].purpose == "repeat"]
+        held = [pair for pair in self._measured if pair[0].purpose == "repeat" and pair[0].verdict == "held"]
+        at = [pair for pair in held if pair[0].rate == low]
         at = at or [pair for pair in self._measured if pair[0].rate == lowest]
         ordered = sorted(at, key=lambda pair: excess(self._search, pair[0]))
         _, chosen = ordered[(len(ordered) - 1) // 2]

@@ -19,6 +19,7 @@ from containernet_env.base.errors import ConfigError, Interrupted, RunError
 from containernet_env.config.plan import scenario_hash
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.writer import scenarios_text
+from containernet_env.model.findings import Finding
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario, Warmup
@@ -26,7 +27,7 @@ from containernet_env.model.search import MAX_PROBES, Saturation, Search, Step, 
 from containernet_env.results.run_directory import scenario_line
 from containernet_env.results.run_files import ScenarioLine
 from containernet_env.runs.load import Answer
-from containernet_env.runs.searching import Searching
+from containernet_env.runs.searching import Searching, judge
 from tests.unit.answers import check_request, open_loop
 from tests.unit.blocks import mixed, planned, reads, writes
 from tests.unit.blocks import write as written
@@ -187,6 +188,36 @@ def test_a_generator_or_machine_that_is_the_limit_is_named_and_no_rate_is_claime
     assert (row["Valid"], row["Reasons"]) == ("unknown", "search")
     limit = "the load generator" if end == "generator" else "this machine"
     assert f"{limit} is the limit ({why}" in bench.findings()[-1]
+
+
+def test_the_figures_are_those_of_a_repeat_that_held_and_not_of_one_that_the_machine_spoiled() -> None:
+    def behave(body: dict[str, Any]) -> Answer:
+        repeats = sum(probe.purpose == "repeat" for probe, _ in bench.probes)
+        p99_ms = dict(enumerate((25, 26, 20, 21, 22, 30, 31, 32), start=6)).get(repeats, 10)
+        return Answer(load_of(body, p99_ms / 1e3, pause_s=0.3 if repeats in (6, 7) else 0.001), None)
+
+    missed = beyond(0, lambda body: Answer(load_of(body, 0.08), None))
+    bench = searched(lambda path, body: behave(body) if body["rate"] <= 1000 else missed(path, body))
+    bench.run()
+    (row,) = bench.rows()
+    assert [probe.verdict for probe, _ in bench.probes][-8:] == ["generator"] * 2 + ["held"] * 6
+    assert [row[name] for name in ("SearchEnd", "Valid", "Reasons", "99%")] == ["found", "yes", "-", "0.022000"]
+
+
+def test_a_probe_of_unknown_validity_does_not_hold_unless_its_cluster_is_not_observable() -> None:
+    bench = searched(queue(2000))
+    bench.run()
+    kept = next(outcome for probe, outcome in bench.probes if probe.verdict == "held")
+    leader, *others = (Finding(kind, "unknown", kind) for kind in ("leader_changed", "frames_unmatched", "unseen"))
+
+    def judged(p99_s: float, *found: Finding) -> tuple[Verdict, str]:
+        return judge(P99_50MS, replace(kept, findings=found), [p99_s])
+
+    for p99_s in (0.01, 0.08):
+        assert judged(p99_s, leader, *others) == ("machine", "leader_changed, frames_unmatched")
+    assert judged(0.01, others[-1]) == ("held", "")
+    unsent = replace(kept, findings=(leader,), load=replace(kept.load, unsent=7))
+    assert judge(P99_50MS, unsent, [0.01]) == ("missed", "7 requests were never sent")
 
 
 @pytest.mark.parametrize(

@@ -163,17 +163,28 @@ def test_an_interval_is_narrow_on_both_sides() -> None:
 
 def test_what_a_row_means() -> None:
     results = {
-        ("-", "yes", "-"): "measured",
-        ("-", "unknown", "few_answers"): "measured",
-        ("-", "no", "leader_changed"): "store",
-        ("-", "no", "machine_full;leader_changed"): "machine",
-        ("-", "unknown", "network_unknown"): "machine",
-        ("etcd1 died: OOM killed", "-", "-"): "store",
-        ("5 requests failed", "no", "links_paused"): "machine",
+        ("-", "yes", "-", "-"): ("measured", False),
+        ("-", "unknown", "few_answers", "-"): ("measured", True),
+        ("-", "unknown", "unseen", "-"): ("measured", False),
+        ("-", "unknown", "unseen;leader_changed", "-"): ("measured", True),
+        ("-", "no", "leader_changed", "-"): ("store", False),
+        ("-", "no", "machine_full;leader_changed", "-"): ("machine", False),
+        ("-", "unknown", "network_unknown", "-"): ("machine", False),
+        ("etcd1 died: OOM killed", "-", "-", "-"): ("store", False),
+        ("5 requests failed", "no", "links_paused", "-"): ("machine", False),
+        ("-", "yes", "-", "found"): ("measured", False),
+        ("-", "unknown", "search", "from"): ("measured", False),
+        ("-", "unknown", "search", "to"): ("measured", False),
+        ("-", "unknown", "search", "noise"): ("measured", True),
+        ("-", "unknown", "search", "generator"): ("machine", False),
+        ("-", "unknown", "search", "machine"): ("machine", False),
     }
+    columns = ("Error", "Valid", "Reasons", "SearchEnd")
     for cells, result in results.items():
-        row = dict(zip(("Error", "Valid", "Reasons"), cells, strict=True)) | dict.fromkeys(FIGURES.values(), "1")
-        assert (tried_of(row).result, tried_of(row, "why").result) == (result, "machine")
+        row = dict(zip(columns, cells, strict=True)) | dict.fromkeys(FIGURES.values(), "1")
+        tried = tried_of(row)
+        assert (tried.result, tried.is_doubtful) == result
+        assert tried_of(row, "why").result == "machine"
     # Findings of the machine make rows doubtful.
     assert all({"invalid", "unknown"} & {*RULES[kind].effects} for kind in OF_THE_MACHINE)
     named = {kind for kind in RULES if kind.startswith(("generator_", "links_", "link_", "machine_", "network_"))}

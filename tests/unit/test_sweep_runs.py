@@ -184,6 +184,7 @@ def off_at_first(bed: FakeTestbed) -> None:
         bed.proved_again = WRONG
 
 
+FEW = Answer(result_of(10), None)
 BUSY = raising(RunError("something else keeps this machine busy"))
 RETRIED = f"{CELLS} measurements are tried again: the machine spoiled what was measured of them"
 NOT_UP = "4 cells could not be measured"
@@ -194,6 +195,8 @@ OF_STORE, HALF = Counts(CELLS - 1, 1, 0), Counts(CELLS, 0, CELLS)
     ("special", "runs"),
     [
         ({2: FAILED}, [*[({}, {}, OF_STORE, CELLS, "")] * 2, ({}, {"retry_failed": True}, ALL, CELLS + 1, "")]),
+        # Few answers count as measured.
+        ({2: FEW}, [({}, {}, ALL, CELLS, "")] * 2 + [({}, {"retry_failed": True}, ALL, CELLS + 1, "")] * 2),
         # What was tried last decides, after a resume, too.
         ({1: FAILED}, [({"up": 1}, {}, OF_STORE, CELLS, NOT_UP), ({}, {}, OF_STORE, CELLS, "")]),
         ({}, [({"up": 1}, {}, ALL, CELLS, NOT_UP)]),
@@ -201,7 +204,7 @@ OF_STORE, HALF = Counts(CELLS - 1, 1, 0), Counts(CELLS, 0, CELLS)
         ({}, [({"prove_again": off_at_first}, {}, ALL, CELLS + 4, "")]),
         ({}, [({"prove_again": BUSY}, {"tries": 2}, Counts(0, 0, CELLS), 2 * CELLS, RETRIED), ({}, {}, ALL, 24, "")]),
     ],
-    ids=["the store", "its second testbed", "not up at first", "never up", "off", "busy"],
+    ids=["the store", "few answers", "its second testbed", "not up at first", "never up", "off", "busy"],
 )
 def test_what_is_a_result_and_what_the_next_command_measures(sweep: Sweeping, special: Any, runs: list[Any]) -> None:
     """Each run: what happens in testbeds (1: the first one does not come up), options, counts, benchmarks, a note."""

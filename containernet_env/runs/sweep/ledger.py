@@ -144,13 +144,14 @@ FIGURES = {"p50": "50%", "p99": "99%", "throughput": "Requests/sec"}
 class Tried:
     """One measurement of a cell: its result, why, its figures by column where they count, and what its row counts as.
 
-    One without a row has ``failed``.
+    One without a row has ``failed``. ``is_doubtful``: it was measured, and another attempt may have figures that count.
     """
 
     result: Result
     why: str
     figures: Mapping[str, float]
     state: State = "failed"
+    is_doubtful: bool = False
 
 
 class Ledger:
@@ -208,10 +209,12 @@ class Ledger:
         self._tried.setdefault(cell, {}).setdefault(repetition, []).append(tried)
 
     def forgive(self, store: bool) -> None:
-        """Reset the count of the machine's failures; with ``store`` that of the store's, too."""
+        """Reset the count of the machine's failures; with ``store`` that of the store's and of doubtful rows, too."""
         for cell, repetitions in self._tried.items():
             for repetition, tried in repetitions.items():
-                if tried[-1].result in (("machine", "store") if store else ("machine",)):
+                last = self.last(cell, repetition)
+                assert last is not None
+                if last.result == "machine" or (store and (last.result == "store" or last.is_doubtful)):
                     self._forgiven[cell, repetition] = len(tried)
 
     def last(self, cell: str, repetition: int) -> Tried | None:
@@ -222,10 +225,7 @@ class Ledger:
 
     def wants(self, cell: str, repetition: int, tries: int) -> bool:
         """Whether a cell is to be measured: it was not, or the machine failed it less than ``tries`` times."""
-        last = self.last(cell, repetition)
-        if last is None or last.result == "measured":
-            return last is None
-        tried = self._tried[cell][repetition][self._forgiven.get((cell, repetition), 0) :]
+        tried = self._tried.get(cell, {}).get(repetition, [])[self._forgiven.get((cell, repetition), 0) :]
         return all(item.result == "machine" for item in tried) and len(tried) < tries
 
     def figures(self, cell: str, column: str) -> list[float]:
@@ -245,16 +245,19 @@ def is_narrow(values: Sequence[float], ratio: float) -> bool:
 
 def tried_of(row: Mapping[str, str], why: str | None = None) -> Tried:
     """The measurement of a row; ``why`` the machine failed it, if the journal has that."""
-    error, valid, reasons = (row[name] for name in ("Error", "Valid", "Reasons"))
+    error, valid, reasons, end = (row[name] for name in ("Error", "Valid", "Reasons", "SearchEnd"))
     is_failed, kinds = error != NOT_APPLICABLE, [] if reasons == NOT_APPLICABLE else reasons.split(";")
     of_machine = [kind for kind in kinds if kind in OF_THE_MACHINE]
     of_store = is_failed or valid == "no"
-    result: Result = "machine" if why is not None or of_machine else "store" if of_store else "measured"
+    is_spoiled = why is not None or of_machine or end in ("generator", "machine")
+    result: Result = "machine" if is_spoiled else "store" if of_store else "measured"
     figures: dict[str, float] = {}
     if result == "measured" and counts(valid, reasons):
         figures = {name: number for name in FIGURES.values() if (number := _number(row[name])) is not None}
     text = why or (error if is_failed else ", ".join(of_machine or kinds))
-    return Tried(result, text, figures, state_of(is_failed, valid))
+    # A search that ended at an end of its range would end there again.
+    has_doubt = valid == "unknown" and (end == "noise" or not {"unseen", "search"}.issuperset(kinds))
+    return Tried(result, text, figures, state_of(is_failed, valid), result == "measured" and has_doubt)
 
 
 def _number(text: str) -> float | None:

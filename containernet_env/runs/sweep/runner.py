@@ -81,8 +81,9 @@ _SHOWN_CELLS = 10
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """How a design is executed; ``retry_failed`` repeats measurements that failed because of the store.
+    """How a design is executed.
 
+    ``retry_failed`` repeats measurements that failed because of the store, and those of unknown validity.
     ``until_ci`` repeats a cell, ``max_repeat`` times at most, until the interval of the median of ``ci_of`` reaches at
     most this ratio of it to either side. ``other_versions`` counts rows of other versions, too (see `made_by`).
     ``yes_load_this_cluster``: an external cluster may be loaded.
