@@ -22,14 +22,16 @@ _OF_THE_CLUSTER: frozenset[Kind] = frozenset({"leader_changed", "member_silent",
 _OF_THE_GENERATOR: frozenset[Kind] = frozenset(
     {"generator_late", "generator_paused", "generator_saturated", "generator_waited", "client_throttled"}
 )
+_IN_EACH_PROBE: frozenset[Kind] = frozenset({"unseen", "frames_unmatched"})
+"""Findings of effect unknown that external clusters have, and kernels that stamp no frames, whatever the rate."""
 
 
 def judge(search: Search, outcome: ScenarioOutcome, measured_s: Sequence[float | None]) -> tuple[Verdict, str]:
     """How a probe ended and why, in one line that is empty if it held; ``measured_s`` are its objectives' percentiles.
 
     It counts only if its row would be valid: a cause that makes figures not those of the store, or unknown, makes them
-    neither a hit nor a miss, unless the cluster itself failed under the load. That an external cluster is not
-    observable does not count.
+    neither a hit nor a miss, unless the cluster itself failed under the load. What each probe there has, and the row
+    says, does not count.
     """
     load = outcome.load
     invalid = [finding for finding in outcome.findings if finding.effect == "invalid"]
@@ -47,7 +49,7 @@ def judge(search: Search, outcome: ScenarioOutcome, measured_s: Sequence[float |
     ]
     if load.unsent:
         missed.append(f"{load.unsent:,} requests were never sent")
-    unknown = [item.kind for item in outcome.findings if item.effect == "unknown" and item.kind != "unseen"]
+    unknown = [item.kind for item in outcome.findings if item.effect == "unknown" and item.kind not in _IN_EACH_PROBE]
     if unknown and not load.unsent:
         return "machine", ", ".join(dict.fromkeys(unknown))
     return "missed" if missed else "held", "; ".join(missed)

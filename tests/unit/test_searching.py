@@ -208,14 +208,16 @@ def test_a_probe_of_unknown_validity_does_not_hold_unless_its_cluster_is_not_obs
     bench = searched(queue(2000))
     bench.run()
     kept = next(outcome for probe, outcome in bench.probes if probe.verdict == "held")
-    leader, *others = (Finding(kind, "unknown", kind) for kind in ("leader_changed", "frames_unmatched", "unseen"))
+    leader, *others = (
+        Finding(kind, "unknown", kind) for kind in ("leader_changed", "usage", "unseen", "frames_unmatched")
+    )
 
     def judged(p99_s: float, *found: Finding) -> tuple[Verdict, str]:
         return judge(P99_50MS, replace(kept, findings=found), [p99_s])
 
     for p99_s in (0.01, 0.08):
-        assert judged(p99_s, leader, *others) == ("machine", "leader_changed, frames_unmatched")
-    assert judged(0.01, others[-1]) == ("held", "")
+        assert judged(p99_s, leader, *others) == ("machine", "leader_changed, usage")
+    assert judged(0.01, *others[-2:]) == ("held", "")
     unsent = replace(kept, findings=(leader,), load=replace(kept.load, unsent=7))
     assert judge(P99_50MS, unsent, [0.01]) == ("missed", "7 requests were never sent")
 
