@@ -399,13 +399,12 @@ leader, two of the leader and another member."""
 class Outage:
     """One ``member``, or a link between switches, from ``began_ns`` until ``ended_ns`` (infinite if nothing ended it).
 
-    ``leader`` led right before. ``wait_ns`` is how much longer an answer over the member's link, or that link, may
-    take: infinite where none may come; of a direction of a link, the other one may take as long. ``others`` are those
-    to whom, ``None``: to all. ``unplugged``: the link is down.
+    ``wait_ns`` is how much longer an answer over the member's link, or that link, may take: infinite where none may
+    come; of a direction of a link, the other one may take as long. ``others`` are those to whom, ``None``: to all.
+    ``unplugged``: the link is down.
     """
 
     member: str
-    leader: str | None
     killed: bool
     unplugged: bool
     began_ns: int
@@ -429,13 +428,23 @@ Crossed = Callable[[str, str, Collection[str]], Collection[str]]
 links are down."""
 
 
-def explains_election(done: Disruptions, members: Collection[str], crossed: Crossed, election_ns: int) -> bool:
-    """Whether a leader was killed, or kept from a majority of ``members`` for long enough to lose its lead."""
+def explains_election(
+    done: Disruptions, leader: str, members: Collection[str], crossed: Crossed, election_ns: int
+) -> bool:
+    """Whether the leader at the start was killed, or kept from a majority of ``members`` for long enough to lose its
+    lead, before an event found another leader."""
     outages = list(_outages(done))
+    changed_ns = min(
+        (
+            item.since_start_ns
+            for item in done.executed
+            if item.since_start_ns is not None and item.leader not in (None, leader)
+        ),
+        default=math.inf,
+    )
     return any(
-        _ends_lead(outage, leader, outages, members, crossed, election_ns)
+        outage.began_ns < changed_ns and _ends_lead(outage, leader, outages, members, crossed, election_ns)
         for outage in outages
-        for leader in ({outage.leader or outage.member} & {*members} or members)
     )
 
 
@@ -489,7 +498,6 @@ def _outages(done: Disruptions) -> Iterator[Outage]:
                 ended_ns = next((end_ns for end_ns in ends if end_ns is not None), math.inf)
                 yield Outage(
                     name,
-                    item.leader,
                     killed=item.verb == "kill",
                     unplugged=item.verb == "link_down",
                     began_ns=began_ns,

@@ -346,8 +346,16 @@ class Matrix:
         done = outcome.disruptions
         killed, stopped = (done.killed, done.stopped) if done is not None else ((), ())
         network = self._target.plan.topology
-        is_explained = real.disruptions is not None and explains_election(
-            real.disruptions, [member.name for member in network.members], network.crossed, self._election_ns
+        is_explained = (
+            real.disruptions is not None
+            and before is not None
+            and explains_election(
+                real.disruptions,
+                before.leader,
+                [member.name for member in network.members],
+                network.crossed,
+                self._election_ns,
+            )
         )
         if self._target.unseen is not None:
             yield Finding("unseen", "unknown", self._target.unseen)
