@@ -368,16 +368,26 @@ class Disruptions:
         return tuple(item for item in self.executed if item.cause != "end" and (item.problem or item.at_ns is None))
 
     @property
-    def stopped(self) -> frozenset[str]:
-        """The members that were killed or frozen, so that they answered nothing."""
-        return self._struck("kill", "freeze")
+    def killed(self) -> frozenset[str]:
+        kills = (item for item in self.executed if item.strikes and item.verb == "kill")
+        return frozenset(name for item in kills for name in item.members)
 
     @property
-    def killed(self) -> frozenset[str]:
-        return self._struck("kill")
+    def stopped_s(self) -> dict[str, float]:
+        """By member: the longest time for which kills and freezes stopped it without a break, in real time.
 
-    def _struck(self, *verbs: Verb) -> frozenset[str]:
-        return frozenset(name for item in self.executed if item.strikes and item.verb in verbs for name in item.members)
+        Until it was thawed, or answered after its restart; infinite if it was never undone.
+        """
+        stops = tuple(item for item in self.executed if item.verb in ("kill", "restart", "freeze", "thaw"))
+        longest_s: dict[str, float] = {}
+        latest: dict[str, tuple[int, float]] = {}
+        for outage in _outages(replace(self, executed=stops)):
+            name, began_ns, ended_ns = outage.member, outage.began_ns, outage.ended_ns
+            if name in latest and began_ns <= latest[name][1]:
+                began_ns, ended_ns = latest[name][0], max(ended_ns, latest[name][1])
+            latest[name] = began_ns, ended_ns
+            longest_s[name] = max(longest_s.get(name, 0.0), (ended_ns - began_ns) / 1e9)
+        return longest_s
 
     @property
     def text(self) -> str:

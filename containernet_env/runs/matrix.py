@@ -344,7 +344,9 @@ class Matrix:
         }
         latency_s = outcome.floor_s or (load.median_s if load is not None else None)
         done = outcome.disruptions
-        killed, stopped = (done.killed, done.stopped) if done is not None else ((), ())
+        killed = done.killed if done is not None else ()
+        # Events have moments in real time.
+        by_events_s = emulated(real.disruptions.stopped_s, self._dilation, "_s") if real.disruptions is not None else {}
         network = self._target.plan.topology
         is_explained = (
             real.disruptions is not None
@@ -372,7 +374,7 @@ class Matrix:
             real.machine, real.load, self._target.capacity, self._dilation, self._target.plan.fsyncs_ns
         )
         yield from findings.store_findings(outcome.store, self._target.emulated.fsyncs_ns)
-        yield from findings.member_findings(living, timeout_s, throttled_s, outcome.seconds, stopped)
+        yield from findings.member_findings(living, timeout_s, throttled_s, outcome.seconds, by_events_s)
         yield from findings.leader_findings(before, after, deaths, is_explained)
 
     def _measure(self, outcome: ScenarioOutcome) -> ScenarioOutcome:

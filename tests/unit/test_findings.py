@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection
 from dataclasses import replace
@@ -416,6 +417,22 @@ def test_a_leader_of_many_needs_a_majority_only() -> None:
     assert not explained(two, size=5) and explained(three, size=5) and explained(two, size=4)
     assert not explained(freeze("1", 0), size=1) and explained(kill("1", 0), size=1)
     assert not explained(carried("link_down", "", 0, leader="etcd3", **PAIR), size=5, leader="etcd3")
+
+
+def test_a_silence_is_explained_for_as_long_as_events_stopped_the_member() -> None:
+    """By a timeout of 1 s more than the longest stop."""
+    cases: list[tuple[list[ExecutedEvent], float]] = [
+        ([freeze("2", 1000), thaw("2", 1100)], 0.1),
+        ([freeze("2", 0), freeze("2", 900), thaw("2", 2000), freeze("2", 5000), thaw("2", 5500)], 2.0),
+        ([freeze("2", 0), kill("2", 500), restart("2", 900, answered_ns=3 * S)], 3.0),
+        ([freeze("2", 0), thaw("2", 100, problem="it stays frozen")], math.inf),
+    ]
+    for items, stopped_s in cases:
+        by_events_s = Disruptions("1", (*items, partition("3", 0))).stopped_s
+        assert by_events_s == {"etcd2": stopped_s}, items
+        for silent_s in (min(1.0 + stopped_s, 7.0), 8.0):
+            (found,) = rules.member_findings({"etcd2": silent_s}, 1.0, {}, 40.0, by_events_s)
+            assert found.effect == ("info" if silent_s <= 1.0 + stopped_s else "invalid"), (items, silent_s)
 
 
 def test_failed_requests_are_explained_by_what_keeps_answers_away() -> None:
