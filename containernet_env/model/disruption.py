@@ -368,16 +368,26 @@ class Disruptions:
         return tuple(item for item in self.executed if item.cause != "end" and (item.problem or item.at_ns is None))
 
     @property
-    def stopped(self) -> frozenset[str]:
-        """The members that were killed or frozen, so that they answered nothing."""
-        return self._struck("kill", "freeze")
+    def killed(self) -> frozenset[str]:
+        kills = (item for item in self.executed if item.strikes and item.verb == "kill")
+        return frozenset(name for item in kills for name in item.members)
 
     @property
-    def killed(self) -> frozenset[str]:
-        return self._struck("kill")
+    def stopped_s(self) -> dict[str, float]:
+        """By member: the longest time for which kills and freezes stopped it without a break, in real time.
 
-    def _struck(self, *verbs: Verb) -> frozenset[str]:
-        return frozenset(name for item in self.executed if item.strikes and item.verb in verbs for name in item.members)
+        Until it was thawed, or answered after its restart; infinite if it was never undone.
+        """
+        stops = tuple(item for item in self.executed if item.verb in ("kill", "restart", "freeze", "thaw"))
+        longest_s: dict[str, float] = {}
+        latest: dict[str, tuple[int, float]] = {}
+        for outage in _outages(replace(self, executed=stops)):
+            name, began_ns, ended_ns = outage.member, outage.began_ns, outage.ended_ns
+            if name in latest and began_ns <= latest[name][1]:
+                began_ns, ended_ns = latest[name][0], max(ended_ns, latest[name][1])
+            latest[name] = began_ns, ended_ns
+            longest_s[name] = max(longest_s.get(name, 0.0), (ended_ns - began_ns) / 1e9)
+        return longest_s
 
     @property
     def text(self) -> str:
@@ -399,13 +409,12 @@ leader, two of the leader and another member."""
 class Outage:
     """One ``member``, or a link between switches, from ``began_ns`` until ``ended_ns`` (infinite if nothing ended it).
 
-    ``leader`` led right before. ``wait_ns`` is how much longer an answer over the member's link, or that link, may
-    take: infinite where none may come; of a direction of a link, the other one may take as long. ``others`` are those
-    to whom, ``None``: to all. ``unplugged``: the link is down.
+    ``wait_ns`` is how much longer an answer over the member's link, or that link, may take: infinite where none may
+    come; of a direction of a link, the other one may take as long. ``others`` are those to whom, ``None``: to all.
+    ``unplugged``: the link is down.
     """
 
     member: str
-    leader: str | None
     killed: bool
     unplugged: bool
     began_ns: int
@@ -429,13 +438,23 @@ Crossed = Callable[[str, str, Collection[str]], Collection[str]]
 links are down."""
 
 
-def explains_election(done: Disruptions, members: Collection[str], crossed: Crossed, election_ns: int) -> bool:
-    """Whether a leader was killed, or kept from a majority of ``members`` for long enough to lose its lead."""
+def explains_election(
+    done: Disruptions, leader: str, members: Collection[str], crossed: Crossed, election_ns: int
+) -> bool:
+    """Whether the leader at the start was killed, or kept from a majority of ``members`` for long enough to lose its
+    lead, before an event found another leader."""
     outages = list(_outages(done))
+    changed_ns = min(
+        (
+            item.since_start_ns
+            for item in done.executed
+            if item.since_start_ns is not None and item.leader not in (None, leader)
+        ),
+        default=math.inf,
+    )
     return any(
-        _ends_lead(outage, leader, outages, members, crossed, election_ns)
+        outage.began_ns < changed_ns and _ends_lead(outage, leader, outages, members, crossed, election_ns)
         for outage in outages
-        for leader in ({outage.leader or outage.member} & {*members} or members)
     )
 
 
@@ -489,7 +508,6 @@ def _outages(done: Disruptions) -> Iterator[Outage]:
                 ended_ns = next((end_ns for end_ns in ends if end_ns is not None), math.inf)
                 yield Outage(
                     name,
-                    item.leader,
                     killed=item.verb == "kill",
                     unplugged=item.verb == "link_down",
                     began_ns=began_ns,

@@ -227,21 +227,21 @@ def member_findings(
     timeout_s: float,
     throttled_s: Mapping[str, float],
     lasted_s: float,
-    stopped: Collection[str] = (),
+    by_events_s: Mapping[str, float] = MappingProxyType({}),
 ) -> Iterator[Finding]:
     """Findings of living members: by name, the longest time in seconds for which each did not answer at all.
 
     ``timeout_s`` is the limit, at most ``SILENCE_MAX_S``: after it the other members consider a member gone.
     ``throttled_s`` is for how long its own CPU limit stopped each, of ``lasted_s``: that explains a silence if it is
-    half of it, and a tenth of the whole scenario. A silence of members that configured events ``stopped`` is explained,
-    too.
+    half of it, and a tenth of the whole scenario. ``by_events_s`` is for how long configured events stopped each at
+    most: that explains a silence that is longer by no more than the limit.
     """
     most_s = min(timeout_s, SILENCE_MAX_S)
     for name, silence_s in silent_s.items():
         if silence_s > most_s:
             stopped_s = throttled_s.get(name, 0.0)
             throttled = stopped_s >= max(silence_s / 2, SILENCE_THROTTLED_SHARE * lasted_s)
-            explained = name in stopped or throttled
+            explained = throttled or silence_s <= by_events_s.get(name, 0.0) + most_s
             effect: Effect = "info" if explained else "invalid"
             text = f"{name} answered nothing for {silence_s:.1f} s; "
             if timeout_s <= SILENCE_MAX_S:

@@ -344,10 +344,20 @@ class Matrix:
         }
         latency_s = outcome.floor_s or (load.median_s if load is not None else None)
         done = outcome.disruptions
-        killed, stopped = (done.killed, done.stopped) if done is not None else ((), ())
+        killed = done.killed if done is not None else ()
+        # Events have moments in real time.
+        by_events_s = emulated(real.disruptions.stopped_s, self._dilation, "_s") if real.disruptions is not None else {}
         network = self._target.plan.topology
-        is_explained = real.disruptions is not None and explains_election(
-            real.disruptions, [member.name for member in network.members], network.crossed, self._election_ns
+        is_explained = (
+            real.disruptions is not None
+            and before is not None
+            and explains_election(
+                real.disruptions,
+                before.leader,
+                [member.name for member in network.members],
+                network.crossed,
+                self._election_ns,
+            )
         )
         if self._target.unseen is not None:
             yield Finding("unseen", "unknown", self._target.unseen)
@@ -364,7 +374,7 @@ class Matrix:
             real.machine, real.load, self._target.capacity, self._dilation, self._target.plan.fsyncs_ns
         )
         yield from findings.store_findings(outcome.store, self._target.emulated.fsyncs_ns)
-        yield from findings.member_findings(living, timeout_s, throttled_s, outcome.seconds, stopped)
+        yield from findings.member_findings(living, timeout_s, throttled_s, outcome.seconds, by_events_s)
         yield from findings.leader_findings(before, after, deaths, is_explained)
 
     def _measure(self, outcome: ScenarioOutcome) -> ScenarioOutcome:

@@ -388,8 +388,11 @@ def test_auto_is_no_slower_than_the_store_can_be(tmp_path: Path, monkeypatch: py
     assert next_dilation(plan.at(50), KEY, replace(outcome, dilation=50)) is None
 
 
-def test_an_election_is_explained_by_what_happened_in_real_time() -> None:
-    """A member was away for less than an election; the moment at which it answered is one of the machine's clock."""
+def test_an_election_and_a_silence_are_explained_by_what_happened_in_real_time() -> None:
+    """A member was away for less than an election; the moment at which it answered is one of the machine's clock.
+
+    In emulated time it was away for 0.45 s, and the election timeout is 1 s.
+    """
     load = replace(write("w"), events=(Disruption(verb="freeze", target="leader", at_ns=10**9),))
     bench = Bench(load, dilation=4)
     acts: list[Any] = [
@@ -399,15 +402,17 @@ def test_an_election_is_explained_by_what_happened_in_real_time() -> None:
     done = Disruptions(
         "1",
         tuple(
-            ExecutedEvent(1, 1, cause, verb, "m", None, ("m",), None, at_ns, at_ns, leader="m", answered_ns=late)
+            ExecutedEvent(1, 1, cause, verb, "m", None, ("etcd1",), None, at_ns, at_ns, "etcd1", late)
             for cause, verb, at_ns, late in acts
         ),
     )
     real = ScenarioOutcome(ScheduledScenario(load, 1), "now", 1, load=result_of(9), disruptions=done)
     bench.target.member_timeout_s = 4.0
-    before, after = Leadership("m", 1), Leadership("n", 2)
-    found = bench.matrix._findings(emulated_outcome(real, 4), real, {}, before, after)
-    assert [finding.effect for finding in found if finding.kind == "leader_changed"] == ["invalid"]
+    before, after = Leadership("etcd1", 1), Leadership("etcd2", 2)
+    for silent_s, effect in ((1.44, "info"), (1.46, "invalid")):
+        found = list(bench.matrix._findings(emulated_outcome(real, 4), real, {"etcd1": silent_s}, before, after))
+        assert [finding.effect for finding in found if finding.kind == "leader_changed"] == ["invalid"]
+        assert [finding.effect for finding in found if finding.kind == "member_silent"] == [effect], silent_s
 
 
 def test_events_of_a_page_lie_at_their_times_in_emulated_time() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection
 from dataclasses import replace
@@ -310,15 +311,15 @@ def carried(
     return ExecutedEvent(**values | {"asked_ns": at_ns, "at_ns": at_ns, "since_start_ns": at_ns} | others)
 
 
-def explained(*items: ExecutedEvent, size: int = 3) -> bool:
-    """By an election timeout of 1 s."""
+def explained(*items: ExecutedEvent, size: int = 3, leader: str = "etcd1") -> bool:
+    """By an election timeout of 1 s; ``leader`` at the start."""
     members = [f"etcd{number}" for number in range(1, size + 1)]
 
     def crossed(a: str, b: str, down: Collection[str]) -> Collection[str]:
         """Of the members the first two are at eu."""
         return ("eu-us", "eu>us", "us>eu") if len({a, b} & {"etcd1", "etcd2"}) == 1 and size == 5 else ()
 
-    return explains_election(Disruptions("1", items), members, crossed, 1000 * MS)
+    return explains_election(Disruptions("1", items), leader, members, crossed, 1000 * MS)
 
 
 kill, restart, freeze, thaw, partition = (
@@ -329,7 +330,8 @@ heal, delay, loss, rate, reset = (partial(carried, verb) for verb in ("heal", "d
 ENDS_A_LEAD = {
     "killed leader": [kill("1", 0), restart("1", 10)],
     "a leader that is cut off": [partition("1", 0), heal("1", 500)],
-    "frozen where nobody is known to lead": [freeze("2", 0, leader=None)],
+    "a killed leader, of which the event did not know": [kill("1", 0, leader=None)],
+    "a leader killed after its first successor": [kill("1", 0), restart("1", 9), kill("2", 5000, leader="etcd2")],
     "all followers cut off": [partition("23", 0)],
     "followers frozen at the same time": [freeze("2", 0), freeze("3", 900)],
     "one dead and one frozen": [kill("2", 0), freeze("3", 900), restart("2", 1900)],
@@ -371,7 +373,6 @@ LEAVES_ONE_OF_FIVE = {
     "a majority in the set of a partition": [
         partition("123", 0, apart=((("etcd1", "etcd2", "etcd3"), ("etcd4", "etcd5")),))
     ],
-    "a link that is down on the leader's smaller side": [carried("link_down", "", 0, leader="etcd3", **PAIR)],
     "a site's link that takes less": [delay("", 0, 499 * MS, **BOTH)],
     "one direction that takes less": [delay("", 0, 999 * MS, **ONE_WAY)],
     "a link that came up": [carried("link_down", "", 0, **PAIR), carried("link_up", "", 100, cause="for", **PAIR)],
@@ -388,6 +389,9 @@ LEAVES_IT = {
     "followers at different times": [freeze("2", 0), thaw("2", 900, cause="for"), freeze("3", 901)],
     "followers delayed a little": [delay("2", 0, MS), delay("3", 900, MS)],
     "a killed follower": [kill("2", 0)],
+    "a killed follower where the event knew no leader": [kill("3", 0, leader=None)],
+    "a killed leader that was none at the start": [kill("2", 5000, leader="etcd2")],
+    "a first leader that is killed later": [thaw("3", 10, leader="etcd2"), kill("1", 20, leader=None)],
     "a restarted leader": [restart("1", 0)],
     "a leader delayed a little": [delay("1", 0, 499 * MS)],
     "a leader without loss": [loss("1", 0, 0.0)],
@@ -412,6 +416,23 @@ def test_a_leader_of_many_needs_a_majority_only() -> None:
     two, three = freeze("23", 0), freeze("234", 0)
     assert not explained(two, size=5) and explained(three, size=5) and explained(two, size=4)
     assert not explained(freeze("1", 0), size=1) and explained(kill("1", 0), size=1)
+    assert not explained(carried("link_down", "", 0, leader="etcd3", **PAIR), size=5, leader="etcd3")
+
+
+def test_a_silence_is_explained_for_as_long_as_events_stopped_the_member() -> None:
+    """By a timeout of 1 s more than the longest stop."""
+    cases: list[tuple[list[ExecutedEvent], float]] = [
+        ([freeze("2", 1000), thaw("2", 1100)], 0.1),
+        ([freeze("2", 0), freeze("2", 900), thaw("2", 2000), freeze("2", 5000), thaw("2", 5500)], 2.0),
+        ([freeze("2", 0), kill("2", 500), restart("2", 900, answered_ns=3 * S)], 3.0),
+        ([freeze("2", 0), thaw("2", 100, problem="it stays frozen")], math.inf),
+    ]
+    for items, stopped_s in cases:
+        by_events_s = Disruptions("1", (*items, partition("3", 0))).stopped_s
+        assert by_events_s == {"etcd2": stopped_s}, items
+        for silent_s in (min(1.0 + stopped_s, 7.0), 8.0):
+            (found,) = rules.member_findings({"etcd2": silent_s}, 1.0, {}, 40.0, by_events_s)
+            assert found.effect == ("info" if silent_s <= 1.0 + stopped_s else "invalid"), (items, silent_s)
 
 
 def test_failed_requests_are_explained_by_what_keeps_answers_away() -> None:
