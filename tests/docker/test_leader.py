@@ -98,6 +98,7 @@ def test_profiles_can_be_opened(out: Path, kept: ReadRun, tmp_path: Path) -> Non
         argv = [go.path, "tool", "pprof", "-top", *sample, str(folders[0] / f"far1-{kind}.pb.gz")]
         shown = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True, env=environment).stdout
         assert words in shown and "flat%" in shown
-    graph = ElementTree.fromstring((folders[0] / "far1-cpu.svg").read_text())
-    titles = [title.text or "" for title in graph.iter("{http://www.w3.org/2000/svg}title")]
+    # The samples of one that had hardly a core may have none of etcd's own functions.
+    graphs = [ElementTree.fromstring((folder / "far1-cpu.svg").read_text()) for folder in folders]
+    titles = [title.text or "" for graph in graphs for title in graph.iter("{http://www.w3.org/2000/svg}title")]
     assert any("etcd" in title for title in titles)

@@ -208,6 +208,7 @@ class Saboteur(Silent):
 
     def __init__(self, out: Path) -> None:
         self.out = out
+        self.leader = ""
         self.left = list(SABOTAGES.values())
         self.within = ExitStack()
         self.failures: list[BaseException] = []
@@ -215,11 +216,13 @@ class Saboteur(Silent):
     def scenario_started(self, planned: PlannedScenario) -> None:
         manifest = json.loads(next(self.out.with_suffix(".runs").glob("*/manifest.json")).read_text())
         try:
-            self.within.enter_context(self.left.pop(0).begin(manifest["store"]["leader_at_start"]))
+            leader = self.leader or manifest["store"]["leader_at_start"]
+            self.within.enter_context(self.left.pop(0).begin(leader))
         except BaseException as error:  # noqa: BLE001 - shown by the test
             self.failures.append(error)
 
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:
+        self.leader = (outcome.leader or "").rpartition(">")[2]
         try:
             self.within.close()
         except BaseException as error:  # noqa: BLE001 - shown by the test
