@@ -222,7 +222,8 @@ class Saboteur(Silent):
             self.failures.append(error)
 
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:
-        self.leader = (outcome.leader or "").rpartition(">")[2]
+        leads = (outcome.leader or "").rpartition(">")[2]
+        self.leader = leads if leads in MEMBERS else self.leader
         try:
             self.within.close()
         except BaseException as error:  # noqa: BLE001 - shown by the test
