@@ -52,7 +52,7 @@ class Files:
         self.said, self.out = self.folder / "said.txt", self.folder / "results" / "out.csv"
         self.out.parent.mkdir(exist_ok=True)
         self.config.write_text(json.dumps(topology()))
-        self.set_deadline("10s")
+        self.set_deadline("1s")
 
     def set_deadline(self, timeout: str) -> None:
         """Write the scenarios anew, with another deadline of their requests."""

@@ -44,6 +44,7 @@ class Run:
 
     def __init__(self, folder: Path, own: OwnEngine | None = None, struck: str = "") -> None:
         self.files = Files(folder, struck)
+        self.files.set_deadline("10s")  # on a busy machine a request may take more than the second of simulated runs
         self.own_engine = own
         self.environment = dict(os.environ) if own is None else own.environment
         self.wrapper: Sequence[str] = ()
