@@ -204,7 +204,8 @@ class _Matrix:
             return
         for place, site in sites:
             if site not in table:
-                self.refuse(place, f"is not in the table of round-trip times{suggestion(site, [*table])}", f'"{site}"')
+                message = f"is not in the table of round-trip times{suggestion(site, [*table])}"
+                self.refuse(place, message, f'"{site}"', ", ".join(sorted(table)))
         for a, row in table.items():
             for b, rtt_ns in row.items():
                 if a == b:
