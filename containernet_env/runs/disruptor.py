@@ -575,5 +575,5 @@ def _kept(act: _Act, call: Callable[[], int]) -> None:
     """Make a call and store when it took effect, or why it did not."""
     try:
         act.times_ns.append(call())
-    except Exception as error:  # noqa: BLE001 - whatever it is, an event that failed is never taken for one that happened
+    except Exception as error:  # noqa: BLE001 - whatever it is, a failed event is one that was missed
         act.problems.append(text_of(error))
