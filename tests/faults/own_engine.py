@@ -28,6 +28,8 @@ from tests.processes import below, children, processes, program_of, words_of
 
 # containerd 1.6, runtime/v2/shim/util_unix.go: where the sockets of shims are, whatever the engine's own folders.
 _SHIM_SOCKETS = Path("/run/containerd/s")
+# An engine writes an image to its disk before it sends the first byte, which a busy machine has kept it from for 30 s.
+_COPY_S = 600
 
 
 class OwnEngine:
@@ -113,9 +115,9 @@ class OwnEngine:
         """This process's environment, with this engine as the one to use."""
         return {**os.environ, "DOCKER_HOST": self.address}
 
-    def client(self) -> docker.DockerClient:
+    def client(self, timeout_s: float = HANG_S) -> docker.DockerClient:
         """A new client of it; the caller closes it."""
-        return docker.DockerClient(base_url=self.address, version="auto", timeout=HANG_S)
+        return docker.DockerClient(base_url=self.address, version="auto", timeout=timeout_s)
 
     def containers(self) -> set[str]:
         with closing(self.client()) as client:
@@ -148,9 +150,9 @@ class OwnEngine:
 
     def _load_images(self) -> None:
         needed = images.required_images()
-        with closing(self.client()) as client:
+        with closing(self.client(_COPY_S)) as client, closing(engine.connect(_COPY_S)) as source:
             for tag in (needed.member, needed.benchmark):
-                client.api.load_image(engine.client().api.get_image(tag))
+                client.api.load_image(source.api.get_image(tag))
 
     def close(self) -> None:
         """End it, whatever state it is in, and remove every process, mount, cgroup and folder of it. Idempotent."""
