@@ -260,6 +260,13 @@ def death_findings(deaths: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("member_died", "info" if is_by_own_limit(reason) else "invalid", reason, subject=name)
 
 
+def behind_findings(names: Iterable[str]) -> Iterator[Finding]:
+    """Those of members that had not caught up with the others when the scenario began."""
+    for name in names:
+        text = f"{name} had not caught up with the others when the scenario began: it answered no consistent read"
+        yield Finding("member_behind", "unknown", text, subject=name)
+
+
 def leader_findings(
     before: Leadership | None, after: Leadership | None, deaths: Mapping[str, str], explained: bool = False
 ) -> Iterator[Finding]:
@@ -331,8 +338,8 @@ def machine_findings(
         yield from _throttled(name, member, usage.window_ns, "member_throttled", "info", note)
     yield from _waited(usage)
     for name, configured_ns in fsyncs_ns.items():
-        if name in usage.used.members:
-            yield from _late_syncs(name, usage.used.members[name], configured_ns, dilation)
+        if (used := usage.used.members.get(name)) is not None and used.cpu_ns is not None:
+            yield from _late_syncs(name, used, configured_ns, dilation)
     yield from _throttled("the client's host", usage.used.client, usage.window_ns, "client_throttled", "invalid")
     yield from _throttled("the link emulator", usage.used.links, usage.window_ns, "links_throttled", "invalid")
     links = usage.links_cores or 0.0
@@ -364,7 +371,10 @@ def store_findings(
 
 def _late_syncs(name: str, used: Consumption, fsync_ns: int, dilation: int) -> Iterator[Finding]:
     """In emulated time; of few syncs a single late one would decide."""
-    if not used.syncs or used.syncs_late_ns is None:
+    if used.syncs is None or used.syncs_late_ns is None:
+        yield Finding("usage", "unknown", f"{name}: how long its fsyncs took could not be read", subject=name)
+        return
+    if not used.syncs:
         return
     configured_ns, late_ns = fsync_ns // dilation, round(used.syncs_late_ns / used.syncs / dilation)
     if used.syncs >= ANSWERS:
@@ -527,6 +537,7 @@ RULES: Mapping[Kind, Rule] = {
     "machine_full": _machine(("info", "invalid"), "95 %", "all cores were busy", _LIMITS),
     "member_died": Rule(("info", "invalid"), "-", "a member ended"),
     "member_silent": Rule(("info", "invalid"), "its election timeout, at most 2 s", "a member did not answer"),
+    "member_behind": Rule(("unknown",), "-", "a member had not caught up with the others at the start"),
     "leader_changed": Rule(("info", "unknown", "invalid"), "0", "the leader changed, or may have"),
     "network_off": _machine(("invalid",), "wrong", "after the load the network was not the configured one", _ALONE),
     "network_unknown": _machine(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from containernet_env.base import clock
 from containernet_env.base.clock import Moment
@@ -50,8 +51,12 @@ scenario, and must not keep that twice.
 """
 
 
-_Start = tuple[Leadership | None, frozenset[str]]
-"""The state when a scenario began: the leader, and the living members."""
+class Start(NamedTuple):
+    """The state when a scenario began: its leader, the living members, and those that had not caught up."""
+
+    led: Leadership | None
+    living: frozenset[str]
+    behind: tuple[str, ...]
 
 
 def _together(scenario: Scenario, answers: Sequence[Answer]) -> Answer:
@@ -193,7 +198,7 @@ class Matrix:
                     except RunError as error:
                         outcome = self._not_run(planned, text_of(error))
                     else:
-                        outcome = self._outcome(scheduled, INTERRUPTED, start[0])
+                        outcome = self._outcome(scheduled, INTERRUPTED, start.led)
                         self._progress.scenario_started(planned)
                         name, attempt = scheduled.scenario.name, scheduled.attempt
                         self._on_event("scenario_began", f"{name}, attempt {attempt}" if attempt > 1 else name, name)
@@ -218,12 +223,14 @@ class Matrix:
     def _measure_probe(self, scheduled: ScheduledScenario, keep: Callable[[ScenarioOutcome], None]) -> None:
         """Measure one probe of a search as a scenario of its own. See ``searching.Measure``."""
         self._stop.check()
-        start = self._start(scheduled)
-        self._measure_between(start, self._outcome(scheduled, INTERRUPTED, start[0]), keep)
+        try:
+            start = self._start(scheduled)
+        except RunError as error:
+            keep(self._outcome(scheduled, text_of(error)))
+        else:
+            self._measure_between(start, self._outcome(scheduled, INTERRUPTED, start.led), keep)
 
-    def _measure_between(
-        self, start: _Start, outcome: ScenarioOutcome, keep: Callable[[ScenarioOutcome], None]
-    ) -> None:
+    def _measure_between(self, start: Start, outcome: ScenarioOutcome, keep: Callable[[ScenarioOutcome], None]) -> None:
         """Measure a scenario from its start on, between two readings of what the target counts."""
         counting = self._link_statistics(reset=True) is not None
         self._members.reset()
@@ -260,21 +267,31 @@ class Matrix:
                 kind = "scenario_not_run" if (error or "").startswith(NOT_RUN) else "scenario_ended"
                 self._on_event(kind, f"{name}: {error or 'no errors'}", name)
 
-    def _start(self, scheduled: ScheduledScenario) -> _Start:
-        """The state in which a scenario begins: its leader is verified if the config names one, or RunError raised."""
-        target, wanted = self._target, self._target.leader_wanted
+    def _start(self, scheduled: ScheduledScenario) -> Start:
+        """The state in which a scenario begins, once all members have what was written before it.
+
+        Its leader is verified if the config names one. Raises RunError if it cannot be made the leader.
+        """
+        cluster, wanted = self._target.cluster, self._target.leader_wanted
+        # Without a quorum there is nothing to catch up with.
+        behind = cluster.behind(cluster.waits.start_s, self._hopeless) if cluster.has_quorum() else []
         if wanted is None:
-            found = self._led_by(target.cluster.leadership())
+            found = self._led_by(cluster.leadership())
         else:
-            found = self._led_by(target.cluster.move_leader(wanted, self._answer_timeout_s, self._broken), moved=True)
+            found = self._led_by(cluster.move_leader(wanted, self._answer_timeout_s, self._broken), moved=True)
         self._observer.prepare(found.leader if found else None, scheduled.scenario)
-        return found, frozenset(target.cluster.endpoints)
+        return Start(found, frozenset(cluster.endpoints), tuple(behind))
+
+    def _hopeless(self) -> str | None:
+        """Why a member will not catch up, if so."""
+        silent = self._silent_members()
+        return self._broken() or (answer_nothing(silent) if silent else None)
 
     def _broken(self) -> str | None:
         self._stop.check()
         return self._target.failure
 
-    def _observed(self, outcome: ScenarioOutcome, counting: bool, start: _Start) -> ScenarioOutcome:
+    def _observed(self, outcome: ScenarioOutcome, counting: bool, start: Start) -> ScenarioOutcome:
         """Add link counters (if counted), silences of members, resource usage, leaders, and the floor of writes.
 
         From here on everything is in emulated time.
@@ -286,7 +303,7 @@ class Matrix:
             network=self._link_statistics() if counting else None,
         )
         real = self._observer.finish(outcome)
-        before, living = start
+        before, living = start.led, start.living
         after = self._led_by(self._target.cluster.leadership())
         is_same = living == frozenset(self._target.cluster.endpoints)
         leader = before.leader if before is not None and before == after else None
@@ -306,7 +323,7 @@ class Matrix:
                     part.client or "": (*part.findings, *findings.figures_findings(part.load)) for part in outcome.parts
                 }
                 return replace(outcome, findings=tuple(findings.of_all_clients(by_client)))
-            return replace(outcome, findings=tuple(self._findings(outcome, real, silences, before, after)))
+            return replace(outcome, findings=tuple(self._findings(outcome, real, silences, start, after)))
 
         parts = zip(real.parts, real.scheduled.scenario.parts, strict=False)
         judged_parts = tuple(judged(_part(real, part, scenario)) for part, scenario in parts)
@@ -328,10 +345,11 @@ class Matrix:
         outcome: ScenarioOutcome,
         real: ScenarioOutcome,
         silences: Mapping[str, float],
-        before: Leadership | None,
+        start: Start,
         after: Leadership | None,
     ) -> Iterator[Finding]:
         """Those of an outcome in emulated time; what is about this machine is judged in ``real`` time."""
+        before = start.led
         timeout_s = emulated(self._target.member_timeout_s, self._dilation, "_s")
         living = {name: silence for name, silence in silences.items() if name in self._target.cluster.endpoints}
         usage, load, deaths = outcome.machine, outcome.load, self._target.cluster.deaths()
@@ -363,6 +381,7 @@ class Matrix:
             yield Finding("unseen", "unknown", self._target.unseen)
         yield from findings.event_findings(done)
         yield from findings.death_findings(deaths)
+        yield from findings.behind_findings(start.behind)
         yield from findings.load_findings(load)
         yield from findings.floor_findings(load, outcome.floor_s)
         yield from findings.network_findings(outcome.network, latency_s, killed)

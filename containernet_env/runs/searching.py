@@ -22,6 +22,8 @@ _OF_THE_CLUSTER: frozenset[Kind] = frozenset({"leader_changed", "member_silent",
 _OF_THE_GENERATOR: frozenset[Kind] = frozenset(
     {"generator_late", "generator_paused", "generator_saturated", "generator_waited", "client_throttled"}
 )
+_NOT_HELD: frozenset[Verdict] = frozenset({"missed", "failed"})
+"""Verdicts of probes that show that the store does not carry a rate."""
 _IN_EACH_PROBE: frozenset[Kind] = frozenset({"unseen", "frames_unmatched"})
 """Findings of effect unknown that external clusters have, and kernels that stamp no frames, whatever the rate."""
 
@@ -92,7 +94,7 @@ def result_of(search: Search, course: Saturation, probes: Sequence[Probe], clien
 
 
 def _reason(probes: Sequence[Probe], rate: Decimal | None) -> str:
-    why = next((probe.why for probe in reversed(probes) if probe.rate == rate and probe.why), "")
+    why = next((probe.why for probe in reversed(probes) if probe.rate == rate and probe.verdict in _NOT_HELD), "")
     return f": {why}" if why else ""
 
 
@@ -188,8 +190,12 @@ class Searching:
         if high is None:
             return False
         rate = self._course.rates[high]
-        repeats = [outcome for probe, outcome in self._measured if probe.rate == rate and probe.purpose == "repeat"]
-        return all(
+        repeats = [
+            outcome
+            for probe, outcome in self._measured
+            if probe.rate == rate and probe.purpose == "repeat" and probe.verdict in _NOT_HELD
+        ]
+        return bool(repeats) and all(
             (load := outcome.load) is not None
             and load.schedule is not None
             and load.schedule.clients_short

@@ -713,20 +713,28 @@ class Cluster(Generic[M]):
 
     def answers(self, timeout_s: float) -> bool:
         """Whether every living member answers a consistent read within ``timeout_s``, and they are a quorum."""
-        if not self.has_quorum():
-            return False
+        return self.has_quorum() and not self.behind(timeout_s)
+
+    def behind(self, timeout_s: float, broken: Broken = lambda: None) -> list[str]:
+        """The living members that do not answer a consistent read within ``timeout_s``, or until ``broken``.
+
+        A member that does has applied all that was written before; of Consul, where followers pass such a read on, only
+        the leader has.
+        """
         deadline = clock.monotonic() + timeout_s
 
         def read(member: M) -> bool:
-            while (left := deadline - clock.monotonic()) > 0:
+            while True:
                 try:
-                    member.read(max(left, 0.1))
+                    member.read(max(min(deadline - clock.monotonic(), self.query_s), 0.1))
                     return True
                 except RunError:
+                    if clock.monotonic() > deadline or broken():
+                        return False
                     clock.sleep(POLL_S)
-            return False
 
-        return all(self._pool.map(read, self.living()))
+        living = self.living()
+        return [member.name for member, done in zip(living, self._pool.map(read, living), strict=True) if not done]
 
 
 class LeaderlessCluster(Cluster[M], Generic[M]):

@@ -94,6 +94,7 @@ class FakeCluster:
         self.dead: dict[str, str] = {}
         self.leaders: Iterator[str | None] = iter(())
         self.answering = True
+        self.late: list[str] = []
         self.term = 2
         self.led_by: str | None = "etcd1"
         self.moves: list[str] = []
@@ -136,6 +137,11 @@ class FakeCluster:
         if self.has_quorum() and not self.answering:
             clock.sleep(timeout_s)
         return self.answering and self.has_quorum()
+
+    def behind(self, timeout_s: float, broken: Callable[[], str | None]) -> list[str]:
+        if self.late and not broken():
+            clock.sleep(timeout_s)
+        return [name for name in self.late if name not in self.dead]
 
     def leadership(self) -> Leadership | None:
         """Who leads by `leaders`, each time it is asked, and from its end on the last one; a change is a new term."""

@@ -43,6 +43,7 @@ from containernet_env.results.statistics import decode
 from containernet_env.runs.follow import timeout_s
 from containernet_env.runs.keeper import next_dilation
 from containernet_env.runs.load import Answer
+from containernet_env.runs.matrix import Start
 from containernet_env.runs.preflight import check_out
 from containernet_env.runs.prepare import prepare, prepare_shell
 from tests.unit import blocks
@@ -408,9 +409,9 @@ def test_an_election_and_a_silence_are_explained_by_what_happened_in_real_time()
     )
     real = ScenarioOutcome(ScheduledScenario(load, 1), "now", 1, load=result_of(9), disruptions=done)
     bench.target.member_timeout_s = 4.0
-    before, after = Leadership("etcd1", 1), Leadership("etcd2", 2)
+    start, after = Start(Leadership("etcd1", 1), frozenset(), ()), Leadership("etcd2", 2)
     for silent_s, effect in ((1.44, "info"), (1.46, "invalid")):
-        found = list(bench.matrix._findings(emulated_outcome(real, 4), real, {"etcd1": silent_s}, before, after))
+        found = list(bench.matrix._findings(emulated_outcome(real, 4), real, {"etcd1": silent_s}, start, after))
         assert [finding.effect for finding in found if finding.kind == "leader_changed"] == ["invalid"]
         assert [finding.effect for finding in found if finding.kind == "member_silent"] == [effect], silent_s
 

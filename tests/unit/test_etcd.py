@@ -133,6 +133,20 @@ FATAL = (
 
 
 @simulated()
+def test_a_member_has_caught_up_when_it_answers_a_consistent_read(members: FakeMembers, world: World) -> None:
+    cluster, _ = cluster_of(members)
+    members.views = {1: (101, 101, 2), 2: None, 3: (103, 101, 2)}
+    began_ns = world.now_ns
+    assert cluster.behind(timeout_s=60) == ["etcd2"] and world.now_ns - began_ns >= 60e9
+    began_ns = world.now_ns
+    assert cluster.behind(60, lambda: "etcd2 is silent") == ["etcd2"] and world.now_ns == began_ns
+    catching_up = clock.Thread(target=lambda: (clock.sleep(30), members.views.update({2: (102, 101, 2)})))
+    catching_up.start()
+    assert cluster.behind(timeout_s=60) == [] and 30e9 <= world.now_ns - began_ns < 31e9
+    catching_up.join()
+
+
+@simulated()
 def test_a_death_says_who_how_and_why(members: FakeMembers, world: World) -> None:
     cluster, hosts = cluster_of(members)
     hosts[1].ended = "OOM-killed (memory limit 64 MiB)"

@@ -257,7 +257,6 @@ def test_a_configured_fsync_has_to_hold_on_average_and_without_stalls() -> None:
         (2_000_000, 19, 10**9, 0): [],  # too few
         (2_000_000, 4000, 1_900_000_000, 1): [("fsync_stalled", 1)],
         (2_000_000, 0, 0, 0): [],
-        (2_000_000, None, None, 0): [],
     }
     for (fsync_ns, syncs, late_ns, stalled), expected in cases.items():
         disk = cores(0.1, syncs=syncs, syncs_late_ns=late_ns, stalled_syncs=stalled)
@@ -265,6 +264,8 @@ def test_a_configured_fsync_has_to_hold_on_average_and_without_stalls() -> None:
         found = rules.machine_findings(usage, None, TWO_CORES, fsyncs_ns={"etcd2": fsync_ns, "gone": 1})
         wanted = [(kind, "invalid", value, "etcd2") for kind, value in expected]
         assert [(item.kind, item.effect, item.value, item.subject) for item in found] == wanted
+    (unread,) = rules.machine_findings(Usage(WINDOW_NS, CALM), None, TWO_CORES, fsyncs_ns={"etcd1": 1})
+    assert (unread.kind, unread.effect, unread.subject) == ("usage", "unknown", "etcd1")
     disk = cores(0.35, syncs=4000, syncs_late_ns=10_000_000_000, stalled_syncs=2)
     slow = Usage(WINDOW_NS, replace(CALM, members={"etcd2": disk}))
     found = rules.machine_findings(slow, None, TWO_CORES, dilation=4, fsyncs_ns={"etcd2": 8_000_000})

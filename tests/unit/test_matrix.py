@@ -396,6 +396,24 @@ def test_a_leader_that_cannot_be_made_leaves_a_row_that_says_so_and_a_living_clu
     assert len(bench.server.asked) == (0 if lost else 1) and bench.rows()[0]["LeaderAtStart"] == "-"
 
 
+def test_a_scenario_begins_when_all_members_have_caught_up_or_says_which_had_not() -> None:
+    bench = Bench(write("w"), write("w2"))
+    bench.cluster.late = ["etcd3"]
+    bench.server.answer(lambda: bench.cluster.late.clear())
+    assert bench.run() == ["-", "-"]
+    assert [(row["Valid"], row["Reasons"]) for row in bench.rows()] == [("unknown", "member_behind"), ("yes", "-")]
+    (found,) = [item for outcome in bench.outcomes for item in outcome.findings if item.kind == "member_behind"]
+    assert found.subject == "etcd3"
+
+
+def test_without_a_quorum_no_member_is_waited_for() -> None:
+    bench = Bench(read("r"))
+    bench.cluster.late = ["etcd3"]
+    bench.cluster.kill("etcd1", "etcd2")
+    bench.run()
+    assert [item for outcome in bench.outcomes for item in outcome.findings if item.kind == "member_behind"] == []
+
+
 def test_the_floor_is_that_of_a_leader_and_of_members_that_stayed() -> None:
     bench = Bench(write("w"), write("w2"), write("w3"))
     asked: list[tuple[str, str | None, set[str]]] = []
