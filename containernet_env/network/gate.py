@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Any
 
 from containernet_env.base.errors import RunError
-from containernet_env.model.dilation import slowed
+from containernet_env.model.dilation import emulated, slowed
 from containernet_env.model.proof import Check, Moment, NetworkProof
 from containernet_env.model.topology import Topology
 from containernet_env.network.gate_plan import EMULATOR_PACE, KERNEL_PACE, GatePlan, plan_gate
@@ -28,12 +28,16 @@ _SLEW_RATIO = 0.0005
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One gate: its proof and its samples. ``spoiled``: why the samples are unusable, if they are."""
+    """One gate: its proof and its samples. ``spoiled``: why the samples are unusable, if they are.
+
+    Frames that came later than ``margin_ns``, in real time, after the end are taken for lost.
+    """
 
     proof: NetworkProof
     plan: GatePlan
     times: tuple[Times, ...]
     topology: Topology
+    margin_ns: int
     spoiled: str | None = None
 
     def delays_ns(self, a: str, b: str) -> list[int]:
@@ -68,12 +72,13 @@ class Gate:
         return {"checks": [check.to_json() for check in self.proof.checks], "pairs": pairs, "paths": paths}
 
 
-def allowed_for(links: str, tolerance: Tolerance | None) -> Allowed:
+def allowed_for(links: str, tolerance: Tolerance | None, faster: int = 1) -> Allowed:
     """How far links of a kind may be off; a ``tolerance`` of round trips takes the place of that of delays.
 
-    Each way may be off by half of its duration or by its percentage, the larger of both, early and late.
+    Each way may be off by half of its duration or by its percentage, the larger of both, early and late. All but
+    a ``tolerance`` is less on a machine that is ``faster``.
     """
-    allowed = EMULATOR if links == "emulator" else KERNEL
+    allowed = emulated(EMULATOR if links == "emulator" else KERNEL, faster)
     if tolerance is None:
         return allowed
     half_ns = tolerance.absolute_ns // 2
@@ -87,9 +92,10 @@ def allowed_for(links: str, tolerance: Tolerance | None) -> Allowed:
     )
 
 
-def plan_for(topology: Topology, links: str, hosts: Iterable[str] | None = None) -> GatePlan:
-    """The plan of a gate over links of a kind between ``hosts`` (default: all)."""
-    return plan_gate(topology, hosts, pace=EMULATOR_PACE if links == "emulator" else KERNEL_PACE)
+def plan_for(topology: Topology, links: str, hosts: Iterable[str] | None = None, dilation: int = 1) -> GatePlan:
+    """The plan of a gate over links of a kind between ``hosts`` (default: all), in emulated time."""
+    pace = EMULATOR_PACE if links == "emulator" else KERNEL_PACE
+    return plan_gate(topology, hosts, pace=pace, dilation=dilation)
 
 
 def measure_gate(
@@ -113,10 +119,10 @@ def measure_gate(
     by_emulator = links == "emulator"
     if len(names) < 2:
         raise RunError("fewer than two hosts are left, so nothing of the network can be measured")
-    plan = plan_for(topology, links, names)
+    plan = plan_for(topology, links, names, dilation)
     request = {
         "hosts": [{"name": name, "pid": pids[name], "ip": str(topology.host(name).ip)} for name in plan.hosts],
-        **slowed(probe_to_json(plan), dilation),
+        **probe_to_json(plan, dilation),
         # A host's own queueing discipline is not the link's; where the kernel carries the links, it is the link.
         "bypass_qdisc": by_emulator,
     }
@@ -128,31 +134,32 @@ def measure_gate(
         for host in topology.hosts
         if host.name not in names
     )
-    proof = NetworkProof(moment, (*verdicts(plan, times, allowed_for(links, tolerance)), *gone))
-    return Gate(proof, plan, times, topology, _spoiled(answer, dilation * plan.duration_ns, by_emulator))
+    proof = NetworkProof(moment, (*verdicts(plan, times, allowed_for(links, tolerance, plan.faster)), *gone))
+    spoiled = _spoiled(answer, dilation * plan.duration_ns, by_emulator)
+    return Gate(proof, plan, times, topology, dilation * plan.pace.margin_ns, spoiled)
 
 
-def probe_to_json(plan: GatePlan) -> dict[str, Any]:
-    """A plan as the prober reads it: all of its request but the hosts."""
-    index = {name: number for number, name in enumerate(plan.hosts)}
+def probe_to_json(plan: GatePlan, dilation: int = 1) -> dict[str, Any]:
+    """A plan as the prober reads it, in real time: all of its request but the hosts."""
+    index, duration_ns = {name: number for number, name in enumerate(plan.hosts)}, dilation * plan.duration_ns
     streams = [
         {
             "from": index[stream.sender],
             "to": index[stream.receiver],
             "start_us": stream.start_ns // 1000,
-            "until_us": min(stream.until_ns, plan.duration_ns) // 1000,
+            "until_us": min(stream.until_ns, duration_ns) // 1000,
             "interval_ns": stream.interval_ns,
             "count": stream.count,
             "frame_bytes": stream.frame_bytes,
             "count_only": stream.count_only,
         }
-        for stream in plan.streams
+        for stream in slowed(plan.streams, dilation)
     ]
     return {
         "streams": streams,
-        "warmup_ms": plan.warmup_ns // 10**6,
-        "warmup_interval_us": plan.warmup_interval_ns // 1000,
-        "duration_ms": plan.duration_ns // 10**6 + 1,
+        "warmup_ms": dilation * plan.warmup_ns // 10**6,
+        "warmup_interval_us": dilation * plan.warmup_interval_ns // 1000,
+        "duration_ms": duration_ns // 10**6 + 1,
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 
+from containernet_env.model.dilation import emulated
 from containernet_env.model.link import FULL_FRAME_BYTES, DirectionSpec, Hop
 from containernet_env.model.proof import Property
 from containernet_env.model.topology import PROBE_FRAME_BYTES, Topology
@@ -138,13 +139,15 @@ def _share_rest(plan: GatePlan, hop: Hop, pairs: Sequence[tuple[str, str]], cand
 MIN_FRAME_BYTES = 60
 S, MS, US = 1_000_000_000, 1_000_000, 1_000
 
-DELAY_NS, JITTER_NS, LOSS_NS, RATE_NS, QUEUE_NS = 550 * MS, 800 * MS, 600 * MS, 400 * MS, 400 * MS
+_DELAY_NS, _JITTER_NS, _LOSS_NS, _RATE_NS, _QUEUE_NS = 550 * MS, 800 * MS, 600 * MS, 400 * MS, 400 * MS
 """How long each part may take, without the time for frames to arrive: delays, delays where there is jitter, losses,
 rates, queues. The last two grow with the number of hosts beyond ``_HOSTS``."""
 _HOSTS = 6
 _DELAY_SLOTS, _DELAY_SLOTS_MIN = 1000, 150
 """Frames of every host: the first number if there is time, the second even if it takes twice the time; fewer cannot
 show that a fifth of them is late."""
+_LOSS_FRAMES = 33_333
+"""Frames for losses, at most."""
 _DELAY_FRAMES = 500
 """Frames per direction for delays, and the least number that distinguishes 1 % loss from none: 0.99^500 = 0.7 %."""
 _PATH_FRAMES = 7
@@ -154,41 +157,50 @@ _TRAIN_MAX_NS = 60 * MS
 _TRAIN_FRAMES_MIN, _TRAIN_FRAMES_MAX = 12, 1000
 _TRAIN_REACHES = 40
 """How much longer a train is than jitter reaches, which moves its ends."""
-_AT_ONCE_BPS = 500_000_000
-_AT_ONCE_FRAMES_PER_S = 100_000
 _OVERLOAD = 2.5
 """How much faster a queue is taken to be filled than it empties. Frames are sent as fast as it goes; where that is
 slower, fewer are lost, which the verdict takes into account."""
 _OVERLOAD_LEAST = 1.25
 """How much faster at least: a queue that hardly grows takes more frames than a machine forwards at that pace."""
-_QUEUE_DRAIN_NS, FRAME_MIN_NS = 20 * MS, 8 * US
-"""How long a queue that is tested takes to empty, and a frame at least where there are many: what the machine takes."""
-_QUEUE_SEND_NS = 4 * US
-"""So long a frame takes that fills a queue, at least. Sent as fast as it goes (2.2 us), an emulator on two cores fell
-behind reading them by more than the delay of the link, and where the kernel does not stamp them, more then fit."""
 _QUEUE_OVER_RATIO, _QUEUE_OVER_FRAMES = 1.25, 20
 _BURST_FRAMES = 100
 """How many frames of one path may come together where a direction that overflows is filled over several."""
-MARGIN_NS = 2 * MS
-"""Between what is sent and the next part, or the end: frames that are later still are taken for lost."""
-_WARMUP_NS, _WARMUP_FRAMES, _WARMUP_INTERVAL_NS = 2 * S, 20, 5 * MS
-"""How long a path that loses no frame takes to forward them, how many a path may lose one after the other, and how
-often one is sent at most."""
+_WARMUP_FRAMES = 20
+"""How many frames of a warm-up a path may lose one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast a gate goes over links of one kind.
+    """What this machine allows a gate over links of one kind.
 
     ``delay_ns``, ``loss_ns``: the least time per host between two frames for delays, and for losses: a frame's cost on
     this machine, sent, forwarded twice and received. ``train_ns``: the least length of a train.
     ``queues``: whether the queues of its links can be measured.
+
+    ``slot_ns``: the least time in which each host sends a frame for delays. ``frame_ns``: what a frame takes at least
+    where there are many. ``fill_ns``: the same of frames that fill a queue: sent as fast as it goes (2.2 us), an
+    emulator on two cores fell behind reading them by more than the delay of the link, and where the kernel does not
+    stamp them, more then fit. ``drain_ns``: how long a queue that is tested takes to empty. ``at_once_bps`` and
+    ``at_once_per_s``: what trains that are sent at once may bring together, and in how many frames. ``margin_ns``:
+    between what is sent and the next part, or the end: frames that are later still are taken for lost. ``warmup_ns``:
+    how long a path that loses no frame takes to forward the first, and ``warmup_interval_ns`` how often one is sent at
+    most. ``sender_ns``: how late a sender of a train may be.
     """
 
     delay_ns: int
     loss_ns: int
     train_ns: int
     queues: bool
+    slot_ns: int = _DELAY_NS // 1000
+    frame_ns: int = 8 * US
+    fill_ns: int = 4 * US
+    drain_ns: int = 20 * MS
+    at_once_bps: int = 500_000_000
+    at_once_per_s: int = 100_000
+    margin_ns: int = 2 * MS
+    warmup_ns: int = 2 * S
+    warmup_interval_ns: int = 5 * MS
+    sender_ns: int = 20 * US
 
 
 EMULATOR_PACE = Pace(30 * US, 18 * US, 10 * MS, queues=True)
@@ -220,12 +232,16 @@ class Train:
 
 @dataclass(slots=True)
 class GatePlan:
-    """All streams of a gate, and the reasons for omissions (``left_out``, by direction and property)."""
+    """All streams of a gate, and the reasons for omissions (``left_out``, by direction and property).
+
+    The machine is ``faster`` by that factor than in real time.
+    """
 
     hosts: tuple[str, ...]
     paths: Mapping[tuple[str, str], tuple[Hop, ...]]
     hops: tuple[Hop, ...]
     pace: Pace = EMULATOR_PACE
+    faster: int = 1
     streams: list[Stream] = field(default_factory=list)
     delays: dict[tuple[str, str], int] = field(default_factory=dict)
     losses: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -247,24 +263,31 @@ class GatePlan:
         return self._over.get(hop.name, ())
 
 
-def plan_gate(topology: Topology, hosts: Iterable[str] | None = None, *, pace: Pace = EMULATOR_PACE) -> GatePlan:
-    """A gate over ``hosts``, two or more (default: all)."""
+def plan_gate(
+    topology: Topology, hosts: Iterable[str] | None = None, *, pace: Pace = EMULATOR_PACE, dilation: int = 1
+) -> GatePlan:
+    """A gate over ``hosts``, two or more (default: all), in emulated time.
+
+    With a dilation the machine is faster in that; not where there is jitter, which sets the time itself.
+    """
     names = tuple(hosts) if hosts is not None else tuple(host.name for host in topology.hosts)
     paths = {pair: topology.hops(*pair) for pair in permutations(names, 2)}
     hops = tuple({hop.name: hop for path in paths.values() for hop in path}.values())
-    plan = GatePlan(names, paths, hops, pace)
+    faster = 1 if any(hop.spec.jitter is not None for hop in hops) else dilation
+    pace = emulated(pace, faster)
+    plan = GatePlan(names, paths, hops, pace, faster)
     longest_ns = max(longest_path_ns(path) for path in paths.values())
     # As many frames as leave the slowest direction idle for half of the time: what waits would delay the measurement.
     slowest_ns = max(hop.spec.serialization_ns(MIN_FRAME_BYTES) for hop in hops)
-    plan.warmup_interval_ns = max(_WARMUP_INTERVAL_NS, 2 * slowest_ns)
-    plan.warmup_ns = _WARMUP_NS + _WARMUP_FRAMES * plan.warmup_interval_ns + 2 * longest_ns
-    at_ns = _plan_delays(plan, 0) + longest_ns + MARGIN_NS
+    plan.warmup_interval_ns = max(pace.warmup_interval_ns, 2 * slowest_ns)
+    plan.warmup_ns = pace.warmup_ns + _WARMUP_FRAMES * plan.warmup_interval_ns + 2 * longest_ns
+    at_ns = _plan_delays(plan, 0) + longest_ns + pace.margin_ns
     if any(loss_ratio(hop) or hop.spec.duplication_ratio or _sent_over(plan, hop) < _DELAY_FRAMES for hop in hops):
-        at_ns = _plan_losses(plan, at_ns) + longest_ns + MARGIN_NS
+        at_ns = _plan_losses(plan, at_ns) + longest_ns + pace.margin_ns
     at_ns = _plan_rates(plan, at_ns) + longest_ns
     if pace.queues:
         at_ns = _plan_queues(plan, at_ns) + longest_ns
-    plan.duration_ns = at_ns + MARGIN_NS
+    plan.duration_ns = at_ns + pace.margin_ns
     return plan
 
 
@@ -364,9 +387,9 @@ def capacity_frames(spec: DirectionSpec, frame_bytes: int) -> int | None:
 def _plan_delays(plan: GatePlan, at_ns: int) -> int:
     """One frame of every host per slot, to the others in turn; when they have all been sent."""
     jitter = any(hop.spec.jitter is not None for hop in plan.hops)
-    length_ns = JITTER_NS if jitter else DELAY_NS
+    length_ns = _JITTER_NS if jitter else _DELAY_NS
     slot_ns = max(
-        length_ns // _DELAY_SLOTS,
+        length_ns // _DELAY_SLOTS if jitter else plan.pace.slot_ns,
         10 * max(hop.spec.serialization_ns(PROBE_FRAME_BYTES) for hop in plan.hops),
         plan.pace.delay_ns * len(plan.hosts),
     )
@@ -386,7 +409,8 @@ def _plan_losses(plan: GatePlan, at_ns: int) -> int:
     capacities = (capacity_frames(hop.spec, MIN_FRAME_BYTES) for hop in plan.hops)
     if any(frames is not None and frames < 2 * len(plan.hosts) for frames in capacities):
         slot_ns *= 5  # a short queue is not to lose any of them
-    return _turns(plan, plan.losses, at_ns, slot_ns, LOSS_NS // slot_ns, MIN_FRAME_BYTES, count_only=True)
+    slots = min(_LOSS_NS // slot_ns, _LOSS_FRAMES // len(plan.hosts))
+    return _turns(plan, plan.losses, at_ns, slot_ns, slots, MIN_FRAME_BYTES, count_only=True)
 
 
 def _turns(
@@ -434,7 +458,7 @@ class _Task:
 
 
 def _plan_rates(plan: GatePlan, at_ns: int) -> int:
-    limit_ns = _scaled(plan, RATE_NS)
+    limit_ns = _scaled(plan, _RATE_NS)
     tasks = []
     for hop in plan.hops:
         task = _rate_task(plan, feed_of(plan, hop), FULL_FRAME_BYTES)
@@ -452,7 +476,7 @@ def _plan_rates(plan: GatePlan, at_ns: int) -> int:
 
     def without(count: int) -> list[list[_Task]]:
         left_out = set(longest[:count])
-        return _rounds([task for index, task in enumerate(tasks) if index not in left_out])
+        return _rounds(plan.pace, [task for index, task in enumerate(tasks) if index not in left_out])
 
     late = bisect_left(range(len(tasks)), True, key=lambda count: _length_ns(plan, without(count)) <= limit_ns)
     for task in (tasks[index] for index in longest[:late]):
@@ -471,7 +495,7 @@ def _small_task(plan: GatePlan, hop: Hop, full: _Task) -> list[_Task]:
     rate = hop.spec.rate_bps
     if rate is None or not hop.spec.overhead_bytes:
         return []
-    small = max(MIN_FRAME_BYTES, math.ceil(FRAME_MIN_NS * rate / 8 / S) - hop.spec.overhead_bytes)
+    small = max(MIN_FRAME_BYTES, math.ceil(plan.pace.frame_ns * rate / 8 / S) - hop.spec.overhead_bytes)
     feed = feed_of(plan, hop, frame_bytes=small)
     return [_rate_task(plan, feed, small)] if feed.faster and small < full.streams[0].frame_bytes else []
 
@@ -510,7 +534,7 @@ def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
         for path in feed.paths
         for hop in path
     )
-    length_ns = round(max(each * len(feed.pairs) * max(frame_ns, FRAME_MIN_NS), slowest_ns))
+    length_ns = round(max(each * len(feed.pairs) * max(frame_ns, plan.pace.frame_ns), slowest_ns))
     length_ns += max(offsets)
     # The last frame is to be through the rest of its path, too, before that of another train comes there.
     length_ns += max(sum(hop.spec.serialization_ns(frame_bytes) for hop in path) for path in feed.paths)
@@ -533,7 +557,7 @@ def _offsets_ns(feed: Feed) -> list[int]:
     return [max(delays) - own_ns for own_ns in delays]
 
 
-def _rounds(tasks: Sequence[_Task]) -> list[list[_Task]]:
+def _rounds(pace: Pace, tasks: Sequence[_Task]) -> list[list[_Task]]:
     """Tasks in groups that may be sent at once: they share no limited direction, nor fill the machine."""
     rounds: list[list[_Task]] = []
     taken: list[set[str]] = []
@@ -547,7 +571,7 @@ def _rounds(tasks: Sequence[_Task]) -> list[list[_Task]]:
         }
         for number, (bps, frames_per_s) in enumerate(offered):
             together = bps + task.offered_bps, frames_per_s + task.frames_per_s
-            fits = together[0] <= _AT_ONCE_BPS and together[1] <= _AT_ONCE_FRAMES_PER_S
+            fits = together[0] <= pace.at_once_bps and together[1] <= pace.at_once_per_s
             if fits and taken[number].isdisjoint(needs):
                 rounds[number].append(task)
                 taken[number] |= needs
@@ -569,7 +593,7 @@ def _starts_ns(plan: GatePlan, rounds: Sequence[Sequence[_Task]], at_ns: int) ->
     starts: list[int] = []
     through: dict[str, int] = {}
     for group in rounds:
-        at_ns += MARGIN_NS // 4
+        at_ns += plan.pace.margin_ns // 4
         reached = []
         for task in group:
             for stream in task.streams:
@@ -579,7 +603,7 @@ def _starts_ns(plan: GatePlan, rounds: Sequence[Sequence[_Task]], at_ns: int) ->
                         ahead = before(path, hop.name)
                         after_ns, varies_ns = stream.start_ns + delay_ns(ahead), jitter_reach_ns(ahead)
                         at_ns = max(at_ns, through.get(hop.name, 0) - after_ns + varies_ns)
-                        reached.append((hop.name, after_ns + varies_ns + task.length_ns + MARGIN_NS // 4))
+                        reached.append((hop.name, after_ns + varies_ns + task.length_ns + plan.pace.margin_ns // 4))
         starts.append(at_ns)
         for name, after_ns in reached:
             through[name] = max(through.get(name, 0), at_ns + after_ns)
@@ -610,7 +634,7 @@ def _send(plan: GatePlan, rounds: Sequence[Sequence[_Task]], at_ns: int, keep: C
 def _plan_queues(plan: GatePlan, at_ns: int) -> int:
     """Trains that are longer than the queue: what does not fit has to be lost."""
     regulated = any(hop.spec.aqm is not None for hop in plan.hops)
-    limit_ns = _scaled(plan, QUEUE_NS) * (_REGULATED_TIMES if regulated else 1)
+    limit_ns = _scaled(plan, _QUEUE_NS) * (_REGULATED_TIMES if regulated else 1)
     tasks = []
     for hop in plan.hops:
         if hop.spec.rate_bps is None:
@@ -622,7 +646,7 @@ def _plan_queues(plan: GatePlan, at_ns: int) -> int:
             plan.left_out[hop.name, _shown(hop)] = f"filling it would take {task.length_ns / S:.1f} s"
         else:
             tasks.append(task)
-    rounds = _rounds(sorted(tasks, key=lambda task: task.length_ns))
+    rounds = _rounds(plan.pace, sorted(tasks, key=lambda task: task.length_ns))
     while rounds and _length_ns(plan, rounds) > limit_ns:
         for task in rounds.pop():
             why = f"no time was left to fill it, which takes {task.length_ns / S:.2f} s"
@@ -643,7 +667,7 @@ def _queue_task(plan: GatePlan, hop: Hop) -> _Task | str:
     if full is None:
         return "its limit is unknown"
     rate = spec.rate_bps
-    wanted_ns = max(_QUEUE_DRAIN_NS / full, FRAME_MIN_NS) if spec.queue_bytes is None else S
+    wanted_ns = max(plan.pace.drain_ns / full, plan.pace.frame_ns) if spec.queue_bytes is None else S
     frame_bytes = max(MIN_FRAME_BYTES, min(FULL_FRAME_BYTES, math.ceil(wanted_ns * rate / 8 / S)))
     feed = feed_of(plan, hop, overload=True, frame_bytes=frame_bytes)
     if feed.hidden is not None:
@@ -671,7 +695,7 @@ def _queue_task(plan: GatePlan, hop: Hop) -> _Task | str:
         return "no frame may wait, and the direction before it sends the next as one is through"
     # A limited direction before it paces the frames, so that they wait in no other queue.
     interval_ns = max(
-        _QUEUE_SEND_NS * len(feed.pairs), *(other.spec.serialization_ns(frame_bytes) for other in ahead), 0
+        plan.pace.fill_ns * len(feed.pairs), *(other.spec.serialization_ns(frame_bytes) for other in ahead), 0
     )
     offered_ns = max(frame_ns / _OVERLOAD, interval_ns / len(feed.pairs))
     if frame_ns < _OVERLOAD_LEAST * offered_ns:
@@ -681,10 +705,10 @@ def _queue_task(plan: GatePlan, hop: Hop) -> _Task | str:
     offsets = _offsets_ns(feed)
     sending_ns = round(each * len(feed.pairs) * offered_ns)
     streams = tuple(
-        Stream(*pair, offset, offset + 2 * sending_ns + MARGIN_NS, interval_ns, each, frame_bytes)
+        Stream(*pair, offset, offset + 2 * sending_ns + plan.pace.margin_ns, interval_ns, each, frame_bytes)
         for pair, offset in zip(feed.pairs, offsets, strict=True)
     )
-    length_ns = sending_ns + round(capacity * frame_ns) + max(offsets) + MARGIN_NS
+    length_ns = sending_ns + round(capacity * frame_ns) + max(offsets) + plan.pace.margin_ns
     return _Task(feed, streams, length_ns, rate, 1e9 / offered_ns)
 
 
@@ -710,12 +734,12 @@ def _discipline_task(plan: GatePlan, hop: Hop) -> _Task | str:
     interval_ns = max(
         [math.ceil(frame_ns / _STANDING_OVERLOAD), *(hop.spec.serialization_ns(FULL_FRAME_BYTES) for hop in ahead)]
     )
-    if frame_ns < _OVERLOAD_LEAST * max(interval_ns, _QUEUE_SEND_NS):
+    if frame_ns < _OVERLOAD_LEAST * max(interval_ns, plan.pace.fill_ns):
         return "it sends as fast as a machine fills it"
     stands_ns = _STANDING_INTERVALS * spec.aqm.interval_ns + 2 * spec.aqm.target_ns / (1 - interval_ns / frame_ns)
     count = math.ceil(stands_ns / frame_ns)
     capacity = capacity_frames(spec, FULL_FRAME_BYTES)
     if capacity is None or count * (1 - interval_ns / frame_ns) > _REGULATED_PART * capacity:
         return "its queue is full before its discipline drops as many frames as show it"
-    stream = Stream(*feed.pairs[0], 0, round(stands_ns) + MARGIN_NS, interval_ns, count, FULL_FRAME_BYTES)
-    return _Task(feed, (stream,), round(stands_ns) + MARGIN_NS, spec.rate_bps, 1e9 / interval_ns)
+    stream = Stream(*feed.pairs[0], 0, round(stands_ns) + plan.pace.margin_ns, interval_ns, count, FULL_FRAME_BYTES)
+    return _Task(feed, (stream,), round(stands_ns) + plan.pace.margin_ns, spec.rate_bps, 1e9 / interval_ns)

@@ -13,7 +13,6 @@ from containernet_env.model.link import FULL_FRAME_BYTES, CoDel, Hop
 from containernet_env.model.proof import Check
 from containernet_env.network.chance import MISS, sigmas
 from containernet_env.network.gate_plan import (
-    FRAME_MIN_NS,
     MS,
     US,
     GatePlan,
@@ -39,7 +38,6 @@ limited."""
 _UNLIMITED_BPS, _UNLIMITED_RATIO = 500_000_000, 0.9
 """An unlimited direction is proved if it carries this rate, or this share of what the rest of its paths carry."""
 _QUEUE_FRAMES, _QUEUE_RATIO = 3, 0.03
-_SENDER_SLACK_NS = 20 * US
 _DROPS_MIN, _LATE_PART = 2, 0.1
 """The least number of drops that show a queue discipline, and how late a sender may be, in intervals."""
 
@@ -155,14 +153,14 @@ class _Arrival:
 
     def kept_up(self, rate: int) -> bool:
         """Whether every frame was sent before the direction could have sent it: else the sender's rate shows."""
-        frame_ns = self.bits * S / rate * self.reaching
+        frame_ns, late_ns = self.bits * S / rate * self.reaching, self._gate.plan.pace.sender_ns
         if self._one_sender:
             streams: list[Sequence[int]] = [[at for at, _, _ in self.sent]]
         else:
             frame_ns *= len(self.times)
             streams = [times.sent_ns for times in self.times.values()]
         return all(
-            len(sent) > 1 and all(at - sent[0] <= k * frame_ns + _SENDER_SLACK_NS for k, at in enumerate(sent))
+            len(sent) > 1 and all(at - sent[0] <= k * frame_ns + late_ns for k, at in enumerate(sent))
             for sent in streams
         )
 
@@ -350,7 +348,7 @@ def _of_size(gate: Measured, hop: Hop, rate: int, trains: Sequence[_Arrival], li
         return check("unproved", why="the two halves of its trains disagree")
     if off(bps):
         # Where a frame takes less than it costs the machine, frames that waited for it also come too fast.
-        if rate > allowed.sure_bps and (bps < rate or train.bits * S / rate < FRAME_MIN_NS):
+        if rate > allowed.sure_bps and (bps < rate or train.bits * S / rate < gate.plan.pace.frame_ns):
             return check("unproved", why="more than this machine surely forwards")
         if 0 < rate - bps <= min(allowed.detectable_ratio, ratio + (_PAUSE_NOISES - 1) * noise) * rate:
             return check("unproved", why="this machine, if busy, may be that much slower itself")

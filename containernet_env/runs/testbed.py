@@ -26,12 +26,11 @@ from containernet_env.hosts.engine import EngineGoneError, EngineWatch
 from containernet_env.hosts.http import NamespaceConnection, UnixConnection
 from containernet_env.model.disruption import Targets
 from containernet_env.model.findings import PAUSE_NS
-from containernet_env.model.proof import Check, NetworkProof, named
 from containernet_env.model.proof import Moment as GateMoment
+from containernet_env.model.proof import NetworkProof, named
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import LATE_NS, Leadership, LinkStatistics, leader_words
 from containernet_env.network.gate import Gate, measure_gate
-from containernet_env.network.gate_plan import MARGIN_NS
 from containernet_env.network.rtt import Tolerance
 from containernet_env.results.capacity import capacity_of
 from containernet_env.results.floor import Answered, Floor
@@ -479,7 +478,7 @@ class Testbed(Target):
         left = {True: _SPOILED_PROOFS, False: _PROOFS}  # of those that were spoiled, and of others
         while all(left.values()):
             gate = self._measure_gate(moment, hosts, busy)
-            spoiled = gate.spoiled or (None if gate.proof.passed else self._own_fault(gate.proof.of("wrong")))
+            spoiled = gate.spoiled or (None if gate.proof.passed else self._own_fault(gate))
             left[spoiled is not None] -= 1
             if spoiled is None:
                 wrong = gate.proof.of("wrong")
@@ -553,11 +552,10 @@ class Testbed(Target):
                 return f"the hosts still filled {share:.0%} of {name}"
             self.stop.check()
 
-    def _own_fault(self, wrong: Sequence[Check]) -> str | None:
+    def _own_fault(self, gate: Gate) -> str | None:
         """Events that the link emulator itself counted since its counters were reset, and that no link explains.
 
-        Overfilled queues are measured last: frames that the emulator delivers later than the plan's margin come after
-        the end.
+        Overfilled queues are measured last: frames that the emulator delivers later than the margin come after the end.
         """
         seen = self._once_caught_up()
         late_ns, often_late_ns = seen.lateness_ns("max") or 0, seen.lateness_ns("p99") or 0
@@ -565,7 +563,7 @@ class Testbed(Target):
             return f"the link emulator was paused for {late_ns / 1e9:.1f} s while the network was proved"
         for _, _, text in seen.own_losses():
             return f"{text}, while the network was proved"
-        if late_ns > MARGIN_NS * self.emulated.dilation and all(check.kind in ("queue", "aqm") for check in wrong):
+        if late_ns > gate.margin_ns and all(check.kind in ("queue", "aqm") for check in gate.proof.of("wrong")):
             often_late_ns = late_ns
         if often_late_ns > LATE_NS:
             return f"the link emulator was late by {often_late_ns / 1e6:.1f} ms while the network was proved"

@@ -15,13 +15,14 @@ from functools import cache, lru_cache
 from ipaddress import IPv4Address
 from typing import Any
 
+from containernet_env.model.dilation import slowed
 from containernet_env.model.link import DirectionSpec, Link, LinkSpec
 from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.model.topology import Host, Topology
 from containernet_env.network.emulator import default_binary, direction_to_json
-from containernet_env.network.gate import probe_to_json, times_from_json
-from containernet_env.network.gate_plan import GatePlan, plan_gate
-from containernet_env.network.gate_trains import EMULATOR, Times
+from containernet_env.network.gate import allowed_for, plan_for, probe_to_json, times_from_json
+from containernet_env.network.gate_plan import GatePlan
+from containernet_env.network.gate_trains import Times
 from containernet_env.network.gate_verdict import verdicts
 
 Fault = Callable[[str, DirectionSpec], DirectionSpec]
@@ -71,12 +72,13 @@ def carry(
     seed: int = 1,
     fault: Fault = as_configured,
     *,
+    dilation: int = 1,
     noise: Noise = ORDINARY,
     stalls: Sequence[Stall] = (),
     delayed: Sequence[tuple[str, float, int]] = (),
     **more: Any,
 ) -> tuple[Times, ...]:
-    """Carry out the streams of a plan.
+    """Carry out the streams of a plan, slowed by a dilation.
 
     ``delayed``: of the frames that a host sends, which share enters its interface how much later, ns. ``more``: of the
     request, such as other ``routes`` than those of the plan's paths.
@@ -84,22 +86,22 @@ def carry(
     hosts = [{"name": name, "pid": 1, "ip": str(IPv4Address("10.0.0.1") + n)} for n, name in enumerate(plan.hosts)]
     request = {
         "hosts": hosts,
-        **probe_to_json(plan),
+        **probe_to_json(plan, dilation),
         "switches": sorted({hop.sender for hop in plan.hops} - set(plan.hosts)),
-        "links": _links(plan, seed, fault),
+        "links": _links(plan, seed, fault, dilation),
         "routes": _routes(plan),
         "noise": {**noise, "stalls": [{"from_ns": begin, "to_ns": end} for begin, end in sorted(stalls)]},
         "delayed": [{"host": host, "ratio": ratio, "ns": ns} for host, ratio, ns in delayed],
         "seed": seed,
         **more,
     }
-    return _simulate(json.dumps(request))
+    return times_from_json(_simulate(json.dumps(request)), dilation)
 
 
-def _links(plan: GatePlan, seed: int, fault: Fault) -> list[dict[str, Any]]:
+def _links(plan: GatePlan, seed: int, fault: Fault, dilation: int) -> list[dict[str, Any]]:
     """Each link of the plan once, from its host, with what its directions do."""
     specs = defaultdict(lambda: direction_to_json(DirectionSpec()))  # of a direction that no path takes
-    specs |= {hop.name: direction_to_json(fault(hop.name, hop.spec), seed) for hop in plan.hops}
+    specs |= {hop.name: direction_to_json(slowed(fault(hop.name, hop.spec), dilation), seed) for hop in plan.hops}
     links: dict[str, dict[str, Any]] = {}
     for hop in plan.hops:
         a, b = sorted((hop.sender, hop.receiver), key=lambda name: (name not in plan.hosts, name))
@@ -123,16 +125,19 @@ _binary = cache(default_binary)  # its sources are read to find it
 
 
 @lru_cache(maxsize=32)
-def _simulate(request: str) -> tuple[Times, ...]:
+def _simulate(request: str) -> Any:
     done = subprocess.run([_binary(), "simulate"], input=request, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return times_from_json(json.loads(done.stdout))
+    return json.loads(done.stdout)
 
 
-def gate(topology: Topology, seed: int = 1, fault: Fault = as_configured, **carried: Any) -> NetworkProof:
+def gate(
+    topology: Topology, seed: int = 1, fault: Fault = as_configured, dilation: int = 1, **carried: Any
+) -> NetworkProof:
     """A whole gate over a simulated network; ``carried``: see ``carry``."""
-    plan = plan_gate(topology)
-    return NetworkProof("before", verdicts(plan, carry(plan, seed, fault, **carried), EMULATOR))
+    plan = plan_for(topology, "emulator", dilation=dilation)
+    times = carry(plan, seed, fault, dilation=dilation, **carried)
+    return NetworkProof("before", verdicts(plan, times, allowed_for("emulator", None, plan.faster)))
 
 
 def wrong(proof: NetworkProof) -> set[tuple[str, str]]:

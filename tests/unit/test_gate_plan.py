@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from containernet_env.config.topologies import load_config
 from containernet_env.model.config import DILATION_MAX
-from containernet_env.model.dilation import slowed
 from containernet_env.model.kinds import DELAY_MAX_NS, RATE_MAX_BPS, RATE_MIN_BPS
 from containernet_env.model.link import (
     OVERHEAD_MAX_BYTES,
@@ -33,7 +32,7 @@ from containernet_env.model.link import (
     LinkSpec,
 )
 from containernet_env.model.topology import Topology, network_of
-from containernet_env.network.gate import plan_for, probe_to_json
+from containernet_env.network.gate import allowed_for, plan_for, probe_to_json
 from containernet_env.network.gate_plan import (
     KERNEL_PACE,
     MS,
@@ -45,7 +44,7 @@ from containernet_env.network.gate_plan import (
     longest_path_ns,
     plan_gate,
 )
-from containernet_env.network.gate_trains import EMULATOR, KERNEL, Times
+from containernet_env.network.gate_trains import Times
 from containernet_env.network.gate_verdict import verdicts
 from tests.simulated_time import chosen
 from tests.unit.simulated import gate, star_of, wrong
@@ -273,8 +272,9 @@ def test_whatever_is_accepted_has_a_plan_that_the_prober_takes_and_reasons_for_w
     What came of it could not be judged either where slow links left out a path, and where a path lost all.
     """
     limits = probers_limits()
-    plan = plan_for(topology, "emulator" if emulated else "netem")
-    request = slowed(probe_to_json(plan), dilation)
+    links = "emulator" if emulated else "netem"
+    plan = plan_for(topology, links, dilation=dilation)
+    request = probe_to_json(plan, dilation)
     assert 0 <= request["warmup_ms"] <= limits["maxWarmupMS"]
     assert limits["minWarmupIntervalUS"] <= request["warmup_interval_us"] <= limits["maxWarmupIntervalUS"]
     assert 0 < request["duration_ms"] <= limits["maxDurationMS"]
@@ -286,7 +286,7 @@ def test_whatever_is_accepted_has_a_plan_that_the_prober_takes_and_reasons_for_w
         assert stream["count"] >= 1
         assert limits["minFrame"] <= stream["frame_bytes"] <= limits["maxFrame"]
     times = [arrived(plan, stream, lossless) for stream in plan.streams]
-    for check in verdicts(plan, times, EMULATOR if emulated else KERNEL):
+    for check in verdicts(plan, times, allowed_for(links, None, plan.faster)):
         assert check.verdict != "unproved" or check.why
 
 
