@@ -253,7 +253,7 @@ def test_how_busy_a_machine_may_be_is_learnt_from_its_rows() -> None:
 
     assert capacity.full_share([]) == 0.95
     assert capacity.full_share(rows_at((0.3, False), (0.9, False), (0.97, True))) == 0.95
-    assert capacity.full_share(rows_at((0.6, False), (0.7, False), (0.8, True), (0.9, True))) == 0.7
+    assert capacity.full_share(rows_at((0.6, False), (0.7, False), (0.8, True), (0.9, True))) == 0.75
     # One row that waited for another reason, among ten that did not.
     assert (
         capacity.full_share(rows_at((0.2, True), *[(0.5 + 0.04 * n, False) for n in range(10)], (0.99, True))) == 0.95
@@ -306,7 +306,7 @@ def test_only_rows_that_nothing_but_want_of_cores_spoils_tell_a_cost() -> None:
 
 # --- what would make a row valid --------------------------------------------------------------------------------------
 
-FITS = "it fits with about 10 clients, a rate of 510/s, 4 cores, CPU limits that add up to 1 core or a dilation of 4"
+FITS = "it fits with about 10 clients, a rate of 510/s, 4 cores, CPU limits that add up to 1 core or a dilation of 3"
 
 
 def test_a_row_that_is_not_valid_says_what_would_fit(tmp_path: Path) -> None:
@@ -328,7 +328,7 @@ def test_a_row_that_is_not_valid_says_what_would_fit(tmp_path: Path) -> None:
 
 def test_a_run_weighs_its_own_costs_and_those_that_are_kept(tmp_path: Path, place: Path) -> None:
     own = (
-        "it fits with about 77 clients, a rate of 4,200/s, 3 cores, CPU limits that add up to 1 core or a dilation of 3"
+        "it fits with about 77 clients, a rate of 4,200/s, 3 cores, CPU limits that add up to 1 core or a dilation of 2"
     )
     assert costs_module.advised(plan_of(tmp_path), KEY, outcome("generator_waited")).advice == own
     capacity.add(KEY, [sample()], [])
