@@ -37,6 +37,11 @@ def parse_duration(text: object) -> int:
     return _whole(Decimal(match[1]) * _DURATION_UNITS_NS[match[2]], "a whole number of nanoseconds")
 
 
+def about_duration(seconds: float) -> str:
+    """An estimated duration for people: "85 s", "9 min"."""
+    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
+
+
 def format_duration(duration_ns: int) -> str:
     """The shortest exact text of a duration in nanoseconds (0 or more); ``parse_duration`` reads it back."""
     if duration_ns == 0:

@@ -14,7 +14,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from containernet_env.base.units import describe_size, format_duration, format_ms, format_number, format_size
+from containernet_env.base.units import (
+    about_duration,
+    describe_size,
+    format_duration,
+    format_ms,
+    format_number,
+    format_size,
+)
 from containernet_env.cli.terminal import clients_text, table
 from containernet_env.config.plan import HostPlan, Plan
 from containernet_env.model.config import Node
@@ -87,7 +94,7 @@ def render_summary(plan: Plan, console: Console) -> None:
             console,
             f"{count} scenario{'s' if count > 1 else ''} from {_shown(plan.scenario_set.document.path)}"
             f"{f' on {clusters} clusters, one after the other' if clusters > 1 else ''}, "
-            f"about {_about(plan.estimated_s)} with bring-up and tear-down",
+            f"about {about_duration(plan.estimated_s)} with bring-up and tear-down",
         )
     for note in plan.notes:
         _say(console, f"Note: {note}.")
@@ -279,7 +286,7 @@ def _scenarios_table(plan: Plan) -> Table:
             str(number),
             scenario.name,
             *(["", "", ""] if scenario.parts else _size(scenario)),
-            _about(planned.estimated_s),
+            about_duration(planned.estimated_s),
         )
         for part in scenario.parts:
             near = f" to {part.member}" if part.target == NEAREST else ""
@@ -299,10 +306,6 @@ def _size(scenario: Scenario) -> tuple[str, str, str]:
 def _shown(path: Path) -> str:
     relative = os.path.relpath(path)
     return str(path) if relative.startswith(os.pardir) else relative
-
-
-def _about(seconds: float) -> str:
-    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
 
 
 def _say(console: Console, text: str, indent: int = 0) -> None:
@@ -358,7 +361,7 @@ def machine_lines(
 def _unproved(plan: Plan) -> Iterator[str]:
     """The parts that a run's proof of the network leaves out: the same gate is planned, so unsupported ones fail
     here."""
-    left_out = plan_for(plan.topology, "emulator" if by_emulator(plan) else "netem").left_out
+    left_out = plan_for(plan.topology, "emulator" if by_emulator(plan) else "netem", dilation=plan.dilation).left_out
     reasons: dict[tuple[str, str], list[str]] = {}
     for (direction, prop), why in left_out.items():
         reasons.setdefault((prop, why), []).append(direction)

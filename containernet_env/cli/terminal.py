@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType, TracebackType
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
     from containernet_env.config.plan import PlannedScenario
+    from containernet_env.model.findings import Finding
     from containernet_env.model.outcome import ScenarioOutcome
     from containernet_env.model.scenario import Scenario
 
@@ -242,10 +243,24 @@ class TerminalProgress(StageLines):
                 (f"  {doubt}" if (doubt := doubt_text(outcome)) else "", "bold yellow"),
             )
         self._console.print(line, soft_wrap=True)
-        for finding in (item for item in outcome.findings if item.kind != "unseen"):  # reported once, at the start
-            self.note(f"{name}: {finding.text}")
+        for text in _finding_texts(item for item in outcome.findings if item.kind != "unseen"):  # once, at the start
+            self.note(f"{name}: {text}")
         if outcome.advice is not None:
             self.note(f"{name}: {outcome.advice}")
+
+
+def _finding_texts(findings: Iterable[Finding]) -> list[str]:
+    """A line for each, but of those of one kind that leave a row valid, the largest, with the names of the others."""
+    groups: dict[object, list[Finding]] = {}
+    for finding in findings:
+        alike = finding.effect == "info" and finding.value is not None and finding.subject is not None
+        groups.setdefault(finding.kind if alike else finding, []).append(finding)
+    texts = []
+    for group in groups.values():
+        most, *others = sorted(group, key=lambda finding: -(finding.value or 0.0))
+        names = ", ".join(sorted(finding.subject or "" for finding in others))
+        texts.append(f"{most.text}{f' ({names}: less)' if names else ''}")
+    return texts
 
 
 def result_table(outcomes: Sequence[ScenarioOutcome]) -> Table:

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from containernet_env.base import assets
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
-from containernet_env.base.units import format_duration
+from containernet_env.base.units import about_duration
 from containernet_env.config.plan import AUTO, OPTIONS, Plan, PlanOptions
 from containernet_env.config.planning import at_most, build_plan, with_dilations
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, ScenarioSet, load_scenarios
@@ -107,7 +107,7 @@ def _as_needed(plan: Plan) -> Plan:
     slower = with_dilations(plan, factors)
     counts = Counter(planned.dilation for planned in slower.scenarios)
     parts = [f"{counts[factor]} scenario{'s' * (counts[factor] > 1)} at {factor}" for factor in sorted(counts)]
-    note = f"dilation auto: {', '.join(parts)}; about {format_duration(round(slower.estimated_s) * 10**9)}"
+    note = f"dilation auto: {', '.join(parts)}; about {about_duration(slower.estimated_s)}"
     return replace(slower, notes=(f"{note}; a scenario without a valid row is tried once more", *slower.notes))
 
 

@@ -119,9 +119,13 @@ def test_the_line_of_a_scenario_says_what_its_percentiles_exclude_and_what_was_f
     whole, partly = terminal.text.splitlines()
     assert partly == f"{whole.replace('[1/2]', '[2/2]')}  200 requests in no percentile"
     finding = Finding("link_lateness", "invalid", "frames were late")
-    terminal.scenario_ended(replace(ended(WRITE, 2.0), load=None, findings=(finding,), error="not run: x"))
+    throttled = [
+        Finding("member_throttled", "info", f"etcd{n} was stopped", n / 10, 0.01, f"etcd{n}") for n in (1, 3, 2)
+    ]
+    terminal.scenario_ended(replace(ended(WRITE, 2.0), load=None, findings=(finding, *throttled), error="not run: x"))
     assert [line.strip() for line in terminal.text.splitlines()[2:]] == [
-        *("[3/2] w  not run: x", "note       w: frames were late")
+        *("[3/2] w  not run: x", "note       w: frames were late"),
+        "note       w: etcd3 was stopped (etcd1, etcd2: less)",
     ]
 
 
