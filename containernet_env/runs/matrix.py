@@ -37,6 +37,8 @@ from containernet_env.runs.target import Target
 # How long a cluster has to answer after a failed scenario before the rest is given up: for two elections, each of which
 # takes up to two of its timeouts, and for etcd's own deadline of a request (server/config, ReqTimeout).
 ANSWER_TIMEOUT_S, ANSWER_TIMEOUTS = 5.0, 4
+# A wait for members that is longer is noted.
+_NOTED_S = 2.0
 # Prefix of the error of a scenario that was never started.
 NOT_RUN = "not run: "
 # The error of a scenario whose run was requested to stop.
@@ -273,8 +275,11 @@ class Matrix:
         Its leader is verified if the config names one. Raises RunError if it cannot be made the leader.
         """
         cluster, wanted = self._target.cluster, self._target.leader_wanted
+        began_s = clock.monotonic()
         # Without a quorum there is nothing to catch up with.
         behind = cluster.behind(cluster.waits.start_s, self._hopeless) if cluster.has_quorum() else []
+        if not behind and (waited_s := clock.monotonic() - began_s) > _NOTED_S:
+            self._progress.note(f"{scheduled.scenario.name} began {waited_s:.0f} s later: members were catching up")
         if wanted is None:
             found = self._led_by(cluster.leadership())
         else:

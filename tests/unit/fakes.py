@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 import re
 import subprocess
@@ -95,6 +96,7 @@ class FakeCluster:
         self.leaders: Iterator[str | None] = iter(())
         self.answering = True
         self.late: list[str] = []
+        self.catches_up_s = math.inf
         self.term = 2
         self.led_by: str | None = "etcd1"
         self.moves: list[str] = []
@@ -140,8 +142,8 @@ class FakeCluster:
 
     def behind(self, timeout_s: float, broken: Callable[[], str | None]) -> list[str]:
         if self.late and not broken():
-            clock.sleep(timeout_s)
-        return [name for name in self.late if name not in self.dead]
+            clock.sleep(min(timeout_s, self.catches_up_s))
+        return [name for name in self.late if name not in self.dead] if self.catches_up_s > timeout_s else []
 
     def leadership(self) -> Leadership | None:
         """Who leads by `leaders`, each time it is asked, and from its end on the last one; a change is a new term."""

@@ -403,7 +403,14 @@ def test_a_scenario_begins_when_all_members_have_caught_up_or_says_which_had_not
     assert bench.run() == ["-", "-"]
     assert [(row["Valid"], row["Reasons"]) for row in bench.rows()] == [("unknown", "member_behind"), ("yes", "-")]
     (found,) = [item for outcome in bench.outcomes for item in outcome.findings if item.kind == "member_behind"]
-    assert found.subject == "etcd3"
+    assert found.subject == "etcd3" and bench.progress.notes == []
+
+
+def test_a_wait_for_members_that_catch_up_is_noted() -> None:
+    bench = Bench(write("w"))
+    bench.cluster.late, bench.cluster.catches_up_s = ["etcd3"], 12.0
+    assert bench.run() == ["-"] and bench.rows()[0]["Valid"] == "yes"
+    assert bench.progress.notes == ["w began 12 s later: members were catching up"]
 
 
 def test_without_a_quorum_no_member_is_waited_for() -> None:
