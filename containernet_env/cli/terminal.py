@@ -264,10 +264,19 @@ def _finding_texts(findings: Iterable[Finding]) -> list[str]:
 
 
 def result_table(outcomes: Sequence[ScenarioOutcome]) -> Table:
-    """The short table at the end of a run, one line per row of the CSV."""
+    """The short table at the end of a run, one line per row of the CSV, which has room for either of two columns."""
     slow = any(outcome.dilation > 1 for outcome in outcomes)
-    made = table("scenario", *([">dilation"] * slow), ">requests/s", ">p50", ">p99", ">errors", ">valid", gap=1)
-    for outcome in outcomes:
+    counts = [outcome.load.failed if outcome.load is not None else 0 for outcome in outcomes]
+    failed = any(counts) or not slow
+    made = table(
+        "scenario",
+        *([">dilation"] * slow),
+        *(">requests/s", ">p50", ">p99"),
+        *([">errors"] * failed),
+        ">valid",
+        gap=1,
+    )
+    for outcome, count in zip(outcomes, counts, strict=True):
         scheduled = outcome.scheduled
         made.add_row(
             name_text(scheduled.scenario.name, scheduled.repetition, scheduled.attempt),
@@ -275,7 +284,7 @@ def result_table(outcomes: Sequence[ScenarioOutcome]) -> Table:
             rate_text(outcome.requests_per_s),
             milliseconds_text(outcome.percentile_s("50")),
             milliseconds_text(outcome.percentile_s("99")),
-            str(outcome.load.failed if outcome.load is not None else 0),
+            *([str(count)] * failed),
             outcome.verdict.valid if outcome.verdict is not None else "-",
             style="red" if outcome.error else "yellow" if doubt_text(outcome) else "",
         )

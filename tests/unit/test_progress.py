@@ -155,6 +155,9 @@ def test_a_short_line_cuts_no_figure(width: int) -> None:
     (heading, first), (whole_heading, whole_first) = short.splitlines()[:2], whole.splitlines()[:2]
     assert heading.split() == whole_heading.split() and first.split()[1:] == whole_first.split()[1:]
     assert short.replace("\n", " ").count("write-cluster") == 2
+    # With its dilation it has a line of its own where no request failed.
+    slow = table(replace(outcome, dilation=16), width=80).splitlines()
+    assert len(slow) == 2 and "errors" not in slow[0]
 
 
 def test_another_attempt_is_the_same_scenario_again(monkeypatch: pytest.MonkeyPatch) -> None:
