@@ -427,6 +427,11 @@ class DirectionSpec(_Checked):
         return None if limit == (None, None) else limit
 
     @property
+    def frame_limit(self) -> int | None:
+        """The queue limit in frames, as configured, or by default where no limit is; ``None`` if there is none."""
+        return self.default_queue_frames if self.queue is None else self.queue_frames
+
+    @property
     def shares(self) -> dict[str, float]:
         """The shares of frames that arrive otherwise than sent, by their keys; of none of them nothing."""
         keys = (key for key in keys_of(DirectionSpec).values() if key.form is kinds.RATIO)
@@ -448,8 +453,7 @@ class DirectionSpec(_Checked):
         words |= {name: f"{ratio * 100:.6g}%" for name, ratio in self.shares.items()}
         if self.rate_bps is not None:
             words["bandwidth"] = f"{format_mbps(self.rate_bps)} Mbit/s"
-            frames = self.default_queue_frames if self.queue is None else self.queue_frames
-            limits = [f"{frames} frames"] if frames is not None else []
+            limits = [f"{self.frame_limit} frames"] if self.frame_limit is not None else []
             limits += [format_size(self.queue_bytes)] if self.queue_bytes is not None else []
             words |= {"queue": ", ".join(limits)} if limits else {}
             words |= {"overhead": f"{self.overhead_bytes} bytes"} if self.overhead_bytes else {}

@@ -146,8 +146,8 @@ _HOSTS = 6
 _DELAY_SLOTS, _DELAY_SLOTS_MIN = 1000, 150
 """Frames of every host: the first number if there is time, the second even if it takes twice the time; fewer cannot
 show that a fifth of them is late."""
-_LOSS_FRAMES = 33_333
-"""Frames for losses, at most."""
+_LOSS_FRAMES, _QUEUE_FRAMES = 33_333, 100_000
+"""Frames for losses, at most, and for queues where there are no more than ``_HOSTS``: as many as in real time."""
 _DELAY_FRAMES = 500
 """Frames per direction for delays, and the least number that distinguishes 1 % loss from none: 0.99^500 = 0.7 %."""
 _PATH_FRAMES = 7
@@ -266,14 +266,11 @@ class GatePlan:
 def plan_gate(
     topology: Topology, hosts: Iterable[str] | None = None, *, pace: Pace = EMULATOR_PACE, dilation: int = 1
 ) -> GatePlan:
-    """A gate over ``hosts``, two or more (default: all), in emulated time.
-
-    With a dilation the machine is faster in that; not where there is jitter, which sets the time itself.
-    """
+    """A gate over ``hosts``, two or more (default: all), in the emulated time of a dilation."""
     names = tuple(hosts) if hosts is not None else tuple(host.name for host in topology.hosts)
     paths = {pair: topology.hops(*pair) for pair in permutations(names, 2)}
     hops = tuple({hop.name: hop for path in paths.values() for hop in path}.values())
-    faster = 1 if any(hop.spec.jitter is not None for hop in hops) else dilation
+    faster = _faster(hops, dilation) if pace.queues else 1
     pace = emulated(pace, faster)
     plan = GatePlan(names, paths, hops, pace, faster)
     longest_ns = max(longest_path_ns(path) for path in paths.values())
@@ -289,6 +286,22 @@ def plan_gate(
         at_ns = _plan_queues(plan, at_ns) + longest_ns
     plan.duration_ns = at_ns + pace.margin_ns
     return plan
+
+
+_LEAST_NOISE_NS = 100 * US
+
+
+def _faster(hops: Iterable[Hop], dilation: int) -> int:
+    """By how much a gate makes use of a machine that a dilation makes faster: where nothing but the machine limits it.
+
+    Chance needs as many frames and as long as in real time. Frames that meet on slow links come later than planned,
+    which the noise of single times covers, 100 us in real time: less of it, but no less than a frame takes.
+    """
+    specs = [hop.spec for hop in hops]
+    if any(spec.jitter or spec.loss or spec.aqm or spec.duplication_ratio or spec.corruption_ratio for spec in specs):
+        return 1
+    slowest_ns = max(spec.serialization_ns(PROBE_FRAME_BYTES) for spec in specs)
+    return max(1, min(dilation, _LEAST_NOISE_NS // max(1, slowest_ns)))
 
 
 def _sent_over(plan: GatePlan, hop: Hop) -> int:
@@ -375,10 +388,7 @@ def capacity_frames(spec: DirectionSpec, frame_bytes: int) -> int | None:
     """How many frames of a length may wait; ``None`` where no limit is known or nothing ever waits."""
     if spec.rate_bps is None:
         return None
-    frames = spec.queue_frames
-    if frames is None and spec.queue_bytes is None:
-        frames = spec.default_queue_frames
-    limits = [frames] if frames is not None else []
+    limits = [spec.frame_limit] if spec.frame_limit is not None else []
     if spec.queue_bytes is not None:
         limits.append(spec.queue_bytes // frame_bytes)
     return min(limits) if limits else None
@@ -538,7 +548,9 @@ def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
     length_ns += max(offsets)
     # The last frame is to be through the rest of its path, too, before that of another train comes there.
     length_ns += max(sum(hop.spec.serialization_ns(frame_bytes) for hop in path) for path in feed.paths)
-    return _Task(feed, streams, length_ns, rate, S / frame_ns)
+    # Without any limit they are sent as fast as the machine sends, in real time.
+    at_once = plan.faster if feed.hop.spec.rate_bps is None and feed.other_bps is None else 1
+    return _Task(feed, streams, length_ns, at_once * rate, at_once * S / frame_ns)
 
 
 _REGULATED_PART = 0.8
@@ -647,11 +659,16 @@ def _plan_queues(plan: GatePlan, at_ns: int) -> int:
         else:
             tasks.append(task)
     rounds = _rounds(plan.pace, sorted(tasks, key=lambda task: task.length_ns))
-    while rounds and _length_ns(plan, rounds) > limit_ns:
+    most = _scaled(plan, _QUEUE_FRAMES)
+    while rounds and (_length_ns(plan, rounds) > limit_ns or _frames(rounds) > most):
         for task in rounds.pop():
             why = f"no time was left to fill it, which takes {task.length_ns / S:.2f} s"
             plan.left_out[task.feed.hop.name, _shown(task.feed.hop)] = why
     return _send(plan, rounds, at_ns, plan.queues.__setitem__)
+
+
+def _frames(rounds: Iterable[Iterable[_Task]]) -> int:
+    return sum(stream.count for group in rounds for task in group for stream in task.streams)
 
 
 def _shown(hop: Hop) -> Property:

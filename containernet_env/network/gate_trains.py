@@ -218,7 +218,11 @@ class _Arrival:
                     orders, came = sorted(orders), sorted(came)  # they reach the direction in another order
                 if came[-1] > came[0]:
                     reach = 1.0 if self.is_whole else 1 - gone_ratio(ahead)
-                    rates.append((orders[-1] - orders[0]) * reach * bits / (came[-1] - came[0] + late_ns))
+                    frames = (orders[-1] - orders[0]) * reach
+                    # Those that a direction without a limit has lost, as a full queue does, it has not carried.
+                    carried = (len(got) - 1) / max(1 - lost_ratio(self.paths[stream]), 1 / len(got))
+                    frames = carried if unlimited and carried < _LIMITED_RATIO * frames else frames
+                    rates.append(frames * bits / (came[-1] - came[0] + late_ns))
                     sent = self.times[stream].sent if unlimited else self.frames
                     parts.append((orders[-1] - orders[0]) / (sent - 1))
             if not rates or (unlimited and len(rates) < len(self.times)):
@@ -410,7 +414,7 @@ def queue_checks(gate: Measured) -> Iterator[Check]:
         spec, train = hop.spec, gate.plan.queues.get(hop.name)
         if spec.rate_bps is None:
             continue
-        frames = spec.queue_frames or (spec.default_queue_frames if spec.queue_bytes is None else None)
+        frames = spec.frame_limit
         limits = [f"{n} {unit}" for n, unit in ((frames, "frames"), (spec.queue_bytes, "bytes")) if n is not None]
         configured = ", ".join(limits) or "default"
         if spec.aqm is not None:

@@ -430,11 +430,12 @@ def carried(plan: Plan, known: MachineCosts) -> Carried:
 def dilations(plan: Plan, known: MachineCosts) -> dict[str, int]:
     """By the name of each scenario of a plan the least dilation at which a machine with the costs ``known`` carries it.
 
-    1 where that is not known, or no dilation helps.
+    1 where that is not known, or no dilation helps; the largest one where more is needed.
     """
     found = dict.fromkeys((planned.scheduled.scenario.name for planned in plan.once), 1)
     for short in carried(plan, known).shortages:
-        found[short.scenario.name] = max(found[short.scenario.name], short.dilation or 1)
+        needed = short.dilation or (1 if short.resource == "client" else DILATION_MAX)
+        found[short.scenario.name] = max(found[short.scenario.name], needed)
     return found
 
 

@@ -37,8 +37,6 @@ from containernet_env.runs.target import Target
 # How long a cluster has to answer after a failed scenario before the rest is given up: for two elections, each of which
 # takes up to two of its timeouts, and for etcd's own deadline of a request (server/config, ReqTimeout).
 ANSWER_TIMEOUT_S, ANSWER_TIMEOUTS = 5.0, 4
-# A wait for members that is longer is noted.
-_NOTED_S = 2.0
 # Prefix of the error of a scenario that was never started.
 NOT_RUN = "not run: "
 # The error of a scenario whose run was requested to stop.
@@ -117,6 +115,7 @@ class Matrix:
         self._follower = Follower(target, self._silent_members)
         self.loaded, self.reused = target.loaded, target.reused
         self.damaged: str | None = None
+        self._behind: list[str] = []
         self._leader = target.led_at_start.leader if target.led_at_start is not None else None
 
     def run(self, until: int | None = None) -> bool:
@@ -276,21 +275,21 @@ class Matrix:
         """
         cluster, wanted = self._target.cluster, self._target.leader_wanted
         began_s = clock.monotonic()
-        # Without a quorum there is nothing to catch up with.
-        behind = cluster.behind(cluster.waits.start_s, self._hopeless) if cluster.has_quorum() else []
-        if not behind and (waited_s := clock.monotonic() - began_s) > _NOTED_S:
+        # Those that were behind before have had their time. Without a quorum there is nothing to catch up with.
+        timeout_s = cluster.query_s if self._behind else cluster.waits.start_s
+        self._behind = cluster.behind(timeout_s, self._hopeless) if cluster.has_quorum() else []
+        if not self._behind and (waited_s := clock.monotonic() - began_s) > cluster.query_s:
             self._progress.note(f"{scheduled.scenario.name} began {waited_s:.0f} s later: members were catching up")
         if wanted is None:
             found = self._led_by(cluster.leadership())
         else:
             found = self._led_by(cluster.move_leader(wanted, self._answer_timeout_s, self._broken), moved=True)
         self._observer.prepare(found.leader if found else None, scheduled.scenario)
-        return Start(found, frozenset(cluster.endpoints), tuple(behind))
+        return Start(found, frozenset(cluster.endpoints), tuple(self._behind))
 
-    def _hopeless(self) -> str | None:
-        """Why a member will not catch up, if so."""
-        silent = self._silent_members()
-        return self._broken() or (answer_nothing(silent) if silent else None)
+    def _hopeless(self, name: str) -> bool:
+        """Whether a member will not catch up."""
+        return self._broken() is not None or name in self._silent_members()
 
     def _broken(self) -> str | None:
         self._stop.check()

@@ -715,13 +715,13 @@ class Cluster(Generic[M]):
         """Whether every living member answers a consistent read within ``timeout_s``, and they are a quorum."""
         return self.has_quorum() and not self.behind(timeout_s)
 
-    def behind(self, timeout_s: float, broken: Broken = lambda: None) -> list[str]:
-        """The living members that do not answer a consistent read within ``timeout_s``, or until ``broken``.
+    def behind(self, timeout_s: float, hopeless: Callable[[str], bool] = lambda name: False) -> list[str]:
+        """The living members that do not answer a consistent read within ``timeout_s``, or until it is ``hopeless``.
 
         A member that does has applied all that was written before; of Consul, where followers pass such a read on, only
         the leader has.
         """
-        deadline = clock.monotonic() + timeout_s
+        deadline, over = clock.monotonic() + timeout_s, clock.Event()
 
         def read(member: M) -> bool:
             while True:
@@ -729,12 +729,15 @@ class Cluster(Generic[M]):
                     member.read(max(min(deadline - clock.monotonic(), self.query_s), 0.1))
                     return True
                 except RunError:
-                    if clock.monotonic() > deadline or broken():
+                    if over.is_set() or clock.monotonic() > deadline or hopeless(member.name):
                         return False
                     clock.sleep(POLL_S)
 
         living = self.living()
-        return [member.name for member, done in zip(living, self._pool.map(read, living), strict=True) if not done]
+        try:
+            return [member.name for member, done in zip(living, self._pool.map(read, living), strict=True) if not done]
+        finally:
+            over.set()  # a stop does not wait for the others
 
 
 class LeaderlessCluster(Cluster[M], Generic[M]):

@@ -97,6 +97,7 @@ class FakeCluster:
         self.answering = True
         self.late: list[str] = []
         self.catches_up_s = math.inf
+        self.waited_s: list[float] = []
         self.term = 2
         self.led_by: str | None = "etcd1"
         self.moves: list[str] = []
@@ -140,9 +141,12 @@ class FakeCluster:
             clock.sleep(timeout_s)
         return self.answering and self.has_quorum()
 
-    def behind(self, timeout_s: float, broken: Callable[[], str | None]) -> list[str]:
-        if self.late and not broken():
+    query_s = 2.0
+
+    def behind(self, timeout_s: float, hopeless: Callable[[str], bool]) -> list[str]:
+        if self.late and not any(map(hopeless, self.late)):
             clock.sleep(min(timeout_s, self.catches_up_s))
+            self.waited_s.append(timeout_s)
         return [name for name in self.late if name not in self.dead] if self.catches_up_s > timeout_s else []
 
     def leadership(self) -> Leadership | None:

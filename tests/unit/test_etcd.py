@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base import clock
-from containernet_env.base.errors import RunError
+from containernet_env.base.errors import Interrupted, RunError
 from containernet_env.base.http import NoAnswerError
 from containernet_env.model.usage import Durations, Leadership, MemberActivity
 from containernet_env.stores import cluster, etcd
@@ -139,11 +139,29 @@ def test_a_member_has_caught_up_when_it_answers_a_consistent_read(members: FakeM
     began_ns = world.now_ns
     assert cluster.behind(timeout_s=60) == ["etcd2"] and world.now_ns - began_ns >= 60e9
     began_ns = world.now_ns
-    assert cluster.behind(60, lambda: "etcd2 is silent") == ["etcd2"] and world.now_ns == began_ns
+    assert cluster.behind(60, lambda name: name == "etcd2") == ["etcd2"] and world.now_ns == began_ns
     catching_up = clock.Thread(target=lambda: (clock.sleep(30), members.views.update({2: (102, 101, 2)})))
     catching_up.start()
     assert cluster.behind(timeout_s=60) == [] and 30e9 <= world.now_ns - began_ns < 31e9
     catching_up.join()
+
+
+@simulated()
+def test_a_stop_while_members_catch_up_waits_for_none_of_them(members: FakeMembers, world: World) -> None:
+    """The program ended only when their time was over."""
+    cluster, _ = cluster_of(members)
+    members.views = {1: (101, 101, 2), 2: None, 3: None}
+    began_ns = world.now_ns
+
+    def stopped(name: str) -> bool:
+        if name == "etcd2":
+            raise Interrupted(2)
+        return False
+
+    with pytest.raises(Interrupted):
+        cluster.behind(60, stopped)
+    cluster._pool.shutdown(wait=True)
+    assert world.now_ns - began_ns < 1e9
 
 
 @simulated()

@@ -133,6 +133,8 @@ NETWORKS = {
     "fq_codel": one(aqm=FqCoDel()),
     "hasty codel": one(aqm=CoDel(100 * US, MS)),
     "short codel": one(queue_frames=10, aqm=CoDel()),
+    "free": star_of(*[both(3 * MS, None)] * 10),
+    "one of 5 Gbit/s": star_of(both(40 * MS, 5000 * MBIT), FREE),
     "machine's limit": star_of(*[both(MS, 10_000 * MBIT)] * 2, FREE),
 }
 
@@ -165,7 +167,7 @@ def test_a_network_as_configured_is_proved_whatever_chance_does(
         assert proof.text == text, (seed, [check.line for check in proof.checks if check.verdict != "proved"])
 
 
-@pytest.mark.parametrize(("network", "dilation"), [("plain", 4), ("1000M", 16), ("copies", 16), ("codel", 100)])
+@pytest.mark.parametrize(("network", "dilation"), [("plain", 4), ("1000M", 16), ("overhead 100M", 16), ("codel", 100)])
 def test_a_slowed_network_is_proved_as_far_and_where_links_are_fast_in_the_same_time(
     network: str, dilation: int
 ) -> None:
@@ -177,6 +179,13 @@ def test_a_slowed_network_is_proved_as_far_and_where_links_are_fast_in_the_same_
         # But for what the frames of its parts take to arrive.
         took_ns = dilation * plan_gate(NETWORKS[network], dilation=dilation).duration_ns
         assert took_ns < plan_gate(NETWORKS[network]).duration_ns + dilation * 4 * 3 * 6 * MS
+
+
+def test_unlimited_links_are_not_called_limited_where_a_machine_carries_one_train_at_a_time() -> None:
+    """With as many trains at once as its faster machine were to carry, 7 to 10 of these directions were wrong."""
+    slow = {"read_ns": 4000, "write_ns": 4000, **LATE}
+    for dilation in (1, 32, 100):
+        assert not wrong(gate(NETWORKS["free"], 1, dilation=dilation, noise=slow)), dilation
 
 
 @pytest.mark.parametrize("network", [name for name in NETWORKS if name.startswith("copies ")])
@@ -295,6 +304,7 @@ def swap(name: str, spec: DirectionSpec) -> DirectionSpec:
         *(("300 us", 1, changed([NAME], delay_ns=us * US), {"h1>s1 delay"}) for us in (150, 450)),
         *((f"{mbit}M", 1, shared(share, mbit), {"h1>s1 rate"}) for mbit in (10, 100, 1000) for share in (0.95, 1.05)),
         ("1000M", 1, shared(1.03), {"h1>s1 rate"}),
+        *(("one of 5 Gbit/s", 1, changed(["s1>h2"], rate_bps=m * MBIT), {"s1>h2 rate"}) for m in (50, 100)),
         ("jitter", 3, of_jitter(correlation_ns=50 * MS), {"h1>s1 jitter"}),
         *(("jitter", seed, of_jitter(reorder=True), {"h1>s1 jitter"}) for seed in range(1, 4)),
         *(("reordering", seed, of_jitter(), {"h1>s1 jitter"}) for seed in range(1, 4)),
@@ -326,7 +336,7 @@ def test_a_fault_is_caught_and_only_the_directions_at_fault_are_named(
     network: str, seed: int, fault: Fault, found: set[str]
 ) -> None:
     """Where networks are slowed, too."""
-    for dilation in (1, 16) if network in ("plain", "equal", "1000M", "copies", "damages", "codel") else (1,):
+    for dilation in (1, 2, 16) if network in ("plain", "100M", "1000M", "one of 5 Gbit/s") else (1,):
         assert found_in(network, gate(NETWORKS[network], seed, fault, dilation)) >= found
 
 

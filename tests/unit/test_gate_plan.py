@@ -262,6 +262,7 @@ NEARLY_ALL_LOST = DirectionSpec(rate_bps=100 * MBIT, loss=IndependentLoss(1 - 1e
 )
 @example(star_of(*[LinkSpec(NEARLY_ALL_LOST, NEARLY_ALL_LOST)] * 2), True, True, 1)
 @example(star_of(*[LinkSpec.symmetric(10 * S, RATE_MIN_BPS)] * 2), True, True, DILATION_MAX)
+@example(star_of(*[LinkSpec.symmetric(25 * MS, 10_000 * MBIT)] * 20), True, True, 50)
 @settings(max_examples=60, deadline=None)
 def test_whatever_is_accepted_has_a_plan_that_the_prober_takes_and_reasons_for_what_is_left_out(
     topology: Topology, emulated: bool, lossless: bool, dilation: int

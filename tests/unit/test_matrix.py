@@ -397,13 +397,14 @@ def test_a_leader_that_cannot_be_made_leaves_a_row_that_says_so_and_a_living_clu
 
 
 def test_a_scenario_begins_when_all_members_have_caught_up_or_says_which_had_not() -> None:
-    bench = Bench(write("w"), write("w2"))
+    bench = Bench(write("w"), write("w2"), write("w3"))
     bench.cluster.late = ["etcd3"]
-    bench.server.answer(lambda: bench.cluster.late.clear())
-    assert bench.run() == ["-", "-"]
-    assert [(row["Valid"], row["Reasons"]) for row in bench.rows()] == [("unknown", "member_behind"), ("yes", "-")]
-    (found,) = [item for outcome in bench.outcomes for item in outcome.findings if item.kind == "member_behind"]
-    assert found.subject == "etcd3" and bench.progress.notes == []
+    bench.server.answer(GOOD, lambda: bench.cluster.late.clear())
+    assert bench.run() == ["-"] * 3
+    assert [row["Valid"] for row in bench.rows()] == ["unknown", "unknown", "yes"]
+    found = [item for outcome in bench.outcomes for item in outcome.findings if item.kind == "member_behind"]
+    assert [item.subject for item in found] == ["etcd3"] * 2 and bench.progress.notes == []
+    assert bench.cluster.waited_s == [60.0, 2.0], "a member that was behind has had its minute"
 
 
 def test_a_wait_for_members_that_catch_up_is_noted() -> None:
