@@ -405,6 +405,17 @@ def capacity_of(plan: Plan) -> Capacity:
     return Capacity(plan.options.machine_cores, limits_cores, plan.options.links_cpu is not None)
 
 
+def enough_dilation(plan: Plan) -> int:
+    """The dilation at which this machine has all that members' CPU limits, load generators and emulator may use.
+
+    1 where that fits already, or a member has no limit.
+    """
+    limits = [node.cpus for node in plan.config.nodes if node.cpus is not None]
+    if len(limits) < len(plan.config.nodes):
+        return 1
+    return max(1, math.ceil((float(sum(limits)) + len(plan.config.clients) + 1) / plan.options.machine_cores))
+
+
 def by_emulator(plan: Plan) -> bool:
     """Whether the link emulator carries the links."""
     return plan.options.links != "netem" and plan.options.engine == "builtin"

@@ -48,8 +48,8 @@ def next_dilation(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> int 
     """The dilation at which an outcome is measured again: its row is not valid because of this machine; else ``None``.
 
     That of ``plan``, at which it was measured, unless cores were missing: then it is what the scenario needs by its
-    costs, and at least twice as much, as far as it can be as slow as that. The client's CPU limit is as much lower as
-    the rate is, so no dilation helps where that was reached.
+    costs, or if these are unknown all hosts by their limits, and at least twice as much, as far as it can be as slow.
+    The client's CPU limit is as much lower as the rate is, so no dilation helps where that was reached.
     """
     causes = {finding.kind for finding in outcome.findings if finding.effect == "invalid"}
     if outcome.error is not None or not causes or not causes <= capacity.SHORT_OF_CORES | OF_THE_MACHINE:
@@ -60,6 +60,7 @@ def next_dilation(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> int 
         return plan.dilation
     name = outcome.scheduled.scenario.name
     needed = capacity.dilations(plan, _known(plan, key, outcome)).get(name, 1)
+    needed = capacity.enough_dilation(plan) if needed == 1 else needed
     factor = at_most(plan, name, min(max(needed, 2 * plan.dilation), DILATION_MAX))
     return factor if factor > plan.dilation else None
 

@@ -349,7 +349,9 @@ def test_a_scenario_that_cannot_be_slow_holds_back_no_other(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("kinds", "dilation", "wanted"),
     [
-        (("generator_waited",), 1, 2),
+        # By the limits: 3 members, the generator and the emulator on two cores.
+        (("generator_waited",), 1, 3),
+        (("generator_waited",), 2, 4),
         (("member_waited", "machine_full"), 3, 6),
         (("generator_waited",), 60, 100),
         (("generator_waited",), 100, None),
@@ -374,6 +376,13 @@ def test_a_row_that_is_not_valid_because_of_the_machine_is_tried_once_more(
     )
     assert next_dilation(plan.at(dilation), KEY, outcome) == wanted
     assert next_dilation(plan.at(dilation), KEY, replace(outcome, error="failed")) is None
+
+
+def test_ten_members_have_their_limits_at_six_times_the_cores(tmp_path: Path) -> None:
+    ten = [{**NODES[0], "ip": f"10.0.0.{1 + n}"} for n in range(10)]
+    assert capacity.enough_dilation(plan_of(tmp_path, {"nodes": ten}, [scenario()])) == 6
+    free = [*ten[1:], {**ten[0], "cpus": "unlimited"}]
+    assert capacity.enough_dilation(plan_of(tmp_path, {"nodes": free}, [scenario()])) == 1
 
 
 def test_auto_is_no_slower_than_the_store_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
