@@ -72,13 +72,13 @@ class Gate:
         return {"checks": [check.to_json() for check in self.proof.checks], "pairs": pairs, "paths": paths}
 
 
-def allowed_for(links: str, tolerance: Tolerance | None, faster: int = 1) -> Allowed:
+def allowed_for(links: str, tolerance: Tolerance | None, speedup: int = 1) -> Allowed:
     """How far links of a kind may be off; a ``tolerance`` of round trips takes the place of that of delays.
 
     Each way may be off by half of its duration or by its percentage, the larger of both, early and late. All but
-    a ``tolerance`` is less on a machine that is ``faster``.
+    a ``tolerance`` is less by ``speedup``, that of the plan.
     """
-    allowed = emulated(EMULATOR if links == "emulator" else KERNEL, faster)
+    allowed = emulated(EMULATOR if links == "emulator" else KERNEL, speedup)
     if tolerance is None:
         return allowed
     half_ns = tolerance.absolute_ns // 2
@@ -134,7 +134,7 @@ def measure_gate(
         for host in topology.hosts
         if host.name not in names
     )
-    proof = NetworkProof(moment, (*verdicts(plan, times, allowed_for(links, tolerance, plan.faster)), *gone))
+    proof = NetworkProof(moment, (*verdicts(plan, times, allowed_for(links, tolerance, plan.speedup)), *gone))
     spoiled = _spoiled(answer, dilation * plan.duration_ns, by_emulator)
     return Gate(proof, plan, times, topology, dilation * plan.pace.margin_ns, spoiled)
 

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import chain, permutations
 
 from containernet_env.model.dilation import emulated
 from containernet_env.model.link import FULL_FRAME_BYTES, DirectionSpec, Hop
@@ -143,6 +143,8 @@ _DELAY_NS, _JITTER_NS, _LOSS_NS, _RATE_NS, _QUEUE_NS = 550 * MS, 800 * MS, 600 *
 """How long each part may take, without the time for frames to arrive: delays, delays where there is jitter, losses,
 rates, queues. The last two grow with the number of hosts beyond ``_HOSTS``."""
 _HOSTS = 6
+NOISE_NS = 100 * US
+"""By how much single times spread on links by the emulator, in real time."""
 _DELAY_SLOTS, _DELAY_SLOTS_MIN = 1000, 150
 """Frames of every host: the first number if there is time, the second even if it takes twice the time; fewer cannot
 show that a fifth of them is late."""
@@ -191,7 +193,7 @@ class Pace:
     loss_ns: int
     train_ns: int
     queues: bool
-    slot_ns: int = _DELAY_NS // 1000
+    slot_ns: int = _DELAY_NS // _DELAY_SLOTS
     frame_ns: int = 8 * US
     fill_ns: int = 4 * US
     drain_ns: int = 20 * MS
@@ -234,14 +236,14 @@ class Train:
 class GatePlan:
     """All streams of a gate, and the reasons for omissions (``left_out``, by direction and property).
 
-    The machine is ``faster`` by that factor than in real time.
+    ``speedup``: how many times as fast the machine is as in real time.
     """
 
     hosts: tuple[str, ...]
     paths: Mapping[tuple[str, str], tuple[Hop, ...]]
     hops: tuple[Hop, ...]
     pace: Pace = EMULATOR_PACE
-    faster: int = 1
+    speedup: int = 1
     streams: list[Stream] = field(default_factory=list)
     delays: dict[tuple[str, str], int] = field(default_factory=dict)
     losses: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -270,9 +272,9 @@ def plan_gate(
     names = tuple(hosts) if hosts is not None else tuple(host.name for host in topology.hosts)
     paths = {pair: topology.hops(*pair) for pair in permutations(names, 2)}
     hops = tuple({hop.name: hop for path in paths.values() for hop in path}.values())
-    faster = _faster(hops, dilation) if pace.queues else 1
-    pace = emulated(pace, faster)
-    plan = GatePlan(names, paths, hops, pace, faster)
+    speedup = _speedup(hops, dilation) if pace.queues else 1
+    pace = emulated(pace, speedup)
+    plan = GatePlan(names, paths, hops, pace, speedup)
     longest_ns = max(longest_path_ns(path) for path in paths.values())
     # As many frames as leave the slowest direction idle for half of the time: what waits would delay the measurement.
     slowest_ns = max(hop.spec.serialization_ns(MIN_FRAME_BYTES) for hop in hops)
@@ -288,20 +290,17 @@ def plan_gate(
     return plan
 
 
-_LEAST_NOISE_NS = 100 * US
-
-
-def _faster(hops: Iterable[Hop], dilation: int) -> int:
+def _speedup(hops: Iterable[Hop], dilation: int) -> int:
     """By how much a gate makes use of a machine that a dilation makes faster: where nothing but the machine limits it.
 
     Chance needs as many frames and as long as in real time. Frames that meet on slow links come later than planned,
-    which the noise of single times covers, 100 us in real time: less of it, but no less than a frame takes.
+    which ``NOISE_NS`` covers in real time: less of it, but no less than a frame takes.
     """
     specs = [hop.spec for hop in hops]
     if any(spec.jitter or spec.loss or spec.aqm or spec.duplication_ratio or spec.corruption_ratio for spec in specs):
         return 1
     slowest_ns = max(spec.serialization_ns(PROBE_FRAME_BYTES) for spec in specs)
-    return max(1, min(dilation, _LEAST_NOISE_NS // max(1, slowest_ns)))
+    return max(1, min(dilation, NOISE_NS // max(1, slowest_ns)))
 
 
 def _sent_over(plan: GatePlan, hop: Hop) -> int:
@@ -549,7 +548,7 @@ def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
     # The last frame is to be through the rest of its path, too, before that of another train comes there.
     length_ns += max(sum(hop.spec.serialization_ns(frame_bytes) for hop in path) for path in feed.paths)
     # Without any limit they are sent as fast as the machine sends, in real time.
-    at_once = plan.faster if feed.hop.spec.rate_bps is None and feed.other_bps is None else 1
+    at_once = plan.speedup if feed.hop.spec.rate_bps is None and feed.other_bps is None else 1
     return _Task(feed, streams, length_ns, at_once * rate, at_once * S / frame_ns)
 
 
@@ -660,15 +659,16 @@ def _plan_queues(plan: GatePlan, at_ns: int) -> int:
             tasks.append(task)
     rounds = _rounds(plan.pace, sorted(tasks, key=lambda task: task.length_ns))
     most = _scaled(plan, _QUEUE_FRAMES)
-    while rounds and (_length_ns(plan, rounds) > limit_ns or _frames(rounds) > most):
+    while rounds and ((late := _length_ns(plan, rounds) > limit_ns) or sum(map(_frames, chain(*rounds))) > most):
         for task in rounds.pop():
-            why = f"no time was left to fill it, which takes {task.length_ns / S:.2f} s"
-            plan.left_out[task.feed.hop.name, _shown(task.feed.hop)] = why
+            takes = f"time was left to fill it, which takes {task.length_ns / S:.2f} s"
+            why = takes if late else f"frames were left to fill it, which takes {_frames(task):,}"
+            plan.left_out[task.feed.hop.name, _shown(task.feed.hop)] = f"no {why}"
     return _send(plan, rounds, at_ns, plan.queues.__setitem__)
 
 
-def _frames(rounds: Iterable[Iterable[_Task]]) -> int:
-    return sum(stream.count for group in rounds for task in group for stream in task.streams)
+def _frames(task: _Task) -> int:
+    return sum(stream.count for stream in task.streams)
 
 
 def _shown(hop: Hop) -> Property:

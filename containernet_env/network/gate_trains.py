@@ -14,6 +14,7 @@ from containernet_env.model.proof import Check
 from containernet_env.network.chance import MISS, sigmas
 from containernet_env.network.gate_plan import (
     MS,
+    NOISE_NS,
     US,
     GatePlan,
     S,
@@ -91,7 +92,7 @@ class Allowed:
         return max(duration_ns, share_ns) if self.larger else duration_ns + share_ns
 
 
-EMULATOR = Allowed(25 * US, 0.005, 100 * US, 0.01, 0.01, 100 * US, 2 * 10**9, 0.05)
+EMULATOR = Allowed(25 * US, 0.005, 100 * US, 0.01, 0.01, NOISE_NS, 2 * 10**9, 0.05)
 KERNEL = Allowed(500 * US, 0.05, 500 * US, 0.05, 0.05, 1 * MS, 10**8, 0.15)
 
 

@@ -298,8 +298,8 @@ class Manifest(RunFile):
     config_hash: str = Field(description="hash of everything configured but the load; the CSV's ConfigHash")
     tolerances: dict[str, Any] = Field(
         default={},
-        description="what the gate allows links of each kind (ns, shares and bit/s) and the chance that its tests err, "
-        "and the thresholds by which a row is judged, by kind of finding (docs/fidelity.md)",
+        description="what the gate allows links of each kind (ns, shares and bit/s, in real time) and the chance that "
+        "its tests err, and the thresholds by which a row is judged, by kind of finding (docs/fidelity.md)",
     )
     plan: Annotated[dict[str, Any], _with(PlanFiles)] = Field(
         description="the resolved plan, as `run --dry-run` works it out"

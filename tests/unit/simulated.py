@@ -137,7 +137,7 @@ def gate(
     """A whole gate over a simulated network; ``carried``: see ``carry``."""
     plan = plan_for(topology, "emulator", dilation=dilation)
     times = carry(plan, seed, fault, dilation=dilation, **carried)
-    return NetworkProof("before", verdicts(plan, times, allowed_for("emulator", None, plan.faster)))
+    return NetworkProof("before", verdicts(plan, times, allowed_for("emulator", None, plan.speedup)))
 
 
 def wrong(proof: NetworkProof) -> set[tuple[str, str]]:

@@ -287,7 +287,7 @@ def test_whatever_is_accepted_has_a_plan_that_the_prober_takes_and_reasons_for_w
         assert stream["count"] >= 1
         assert limits["minFrame"] <= stream["frame_bytes"] <= limits["maxFrame"]
     times = [arrived(plan, stream, lossless) for stream in plan.streams]
-    for check in verdicts(plan, times, allowed_for(links, None, plan.faster)):
+    for check in verdicts(plan, times, allowed_for(links, None, plan.speedup)):
         assert check.verdict != "unproved" or check.why
 
 
