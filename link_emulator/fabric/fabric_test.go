@@ -304,18 +304,6 @@ func TestMalformedAndOversizeAreDroppedByRule(t *testing.T) {
 		"%d frames arrived; %+v", arrived, got)
 }
 
-// The caller is up to 5 ms late at every step, yet the frame arrives stamped with the sum of the delays.
-func TestLatenessDoesNotAccumulateOverHops(t *testing.T) {
-	n := star(t, 13*ms, 4*ms)
-	n.send("h0", frame(1, 0, "x"), 100)
-	for now := int64(0); now < 40*ms; now += 5 * ms {
-		due, ok := n.NextDue()
-		assert.Must(t, !ok || due > now-5*ms, "at %d something is still due at %d", now, due)
-		n.Advance(now)
-	}
-	n.expect("h1", fmt.Sprintf("x@%d", 17*ms+100))
-}
-
 // checkSchedule checks that every direction with frames in flight is in the schedule with its next due frame, and that
 // NextDue is not later than a frame that is due at a port.
 func (n *network) checkSchedule() {

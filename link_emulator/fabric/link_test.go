@@ -282,6 +282,8 @@ func TestWhatFollowsATraceCannotBeChanged(t *testing.T) {
 		`a_to_b.overhead_bytes: got 24 while it follows the trace "r", allowed: 0`: {DelayNS: 5 * ms, Overhead: 24},
 		`a_to_b.delay: got "d" whose least is 2000000, allowed: at least 3000000, by which jitter shortens delays`: {
 			DelayNS: 5 * ms, Jitter: model.Jitter{Distribution: model.Uniform, NS: 3 * ms}},
+		`a_to_b.rate: got "r" with the queue discipline codel, allowed: without one`: {
+			DelayNS: 5 * ms, AQM: model.AQM{Kind: model.CoDel, TargetNS: 1, IntervalNS: 1}},
 	} {
 		err := n.SetLink("l0", [2]*Change{{Params: params}}, 0)
 		assert.That(t, err != nil && err.Error() == text, "got %v, want %s", err, text)

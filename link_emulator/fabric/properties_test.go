@@ -126,8 +126,8 @@ func (d *discard) Deliver([]byte, int64) (Drop, int64) {
 	return Delivered, 0
 }
 
-// path is host - switch - host, in steady state, and a step that carries one frame of a length each way.
-func path(t testing.TB, params model.Params, bytes int) (step func(), delivered func() int) {
+// path is host - switch - host, in steady state, and a step that carries one full frame each way.
+func path(t testing.TB, params model.Params) (step func(), delivered func() int) {
 	n := newNetwork(t)
 	assert.OK(n.t, n.AddSwitch("s1"))
 	sinks := [2]discard{}
@@ -138,7 +138,7 @@ func path(t testing.TB, params model.Params, bytes int) (step func(), delivered 
 		assert.OK(n.t, err)
 		n.addLink(name, port(name), sw("s1"), params)
 	}
-	there, back := make([]byte, bytes), make([]byte, bytes)
+	there, back := make([]byte, 1514), make([]byte, 1514)
 	copy(there, frame(1, 0, ""))
 	copy(back, frame(0, 1, ""))
 	now := int64(0)
@@ -167,25 +167,12 @@ var kinds = map[string]model.Params{
 
 func TestPacketPathDoesNotAllocate(t *testing.T) {
 	for name, params := range kinds {
-		step, delivered := path(t, params, 1514)
+		step, delivered := path(t, params)
 		before := delivered()
 		const steps = 10_000
 		assert.Equal(t, testing.AllocsPerRun(steps, step), 0, "%s: allocations for two frames", name)
 		got := delivered() - before
 		assert.That(t, got >= steps/2, "%s: only %d of %d frames came through", name, got, 2*steps)
-	}
-}
-
-// Two frames per operation, each over two links and a switch.
-func BenchmarkPath(b *testing.B) {
-	for name, params := range kinds {
-		for _, bytes := range []int{64, 1514} {
-			b.Run(fmt.Sprint(name, bytes), func(b *testing.B) {
-				for step, _ := path(b, params, bytes); b.Loop(); {
-					step()
-				}
-			})
-		}
 	}
 }
 
@@ -285,30 +272,4 @@ func FuzzIngress(f *testing.F) {
 		}
 		n.checkNothingIsLeft()
 	})
-}
-
-// What statistics of a network cost the data thread: ports at five switches that are all joined; each had a frame that
-// was 50 us late.
-func BenchmarkState(b *testing.B) {
-	for _, ports := range []int{16, 100, 1000} {
-		n := newNetwork(b)
-		for i := range 5 {
-			assert.OK(b, n.AddSwitch(fmt.Sprint("s", i)))
-			for j := range i {
-				from, to := sw(fmt.Sprint("s", j)), sw(fmt.Sprint("s", i))
-				n.addLink(fmt.Sprint(j, "-", i), from, to, model.Params{DelayNS: ms})
-			}
-		}
-		for i := range ports {
-			name := fmt.Sprint("h", i)
-			n.addPort(name)
-			n.addLink(name, port(name), sw(fmt.Sprint("s", i%5)), model.Params{DelayNS: ms})
-			n.links[name].directions[1].Lateness.Record(50e3)
-		}
-		b.Run(fmt.Sprint(ports), func(b *testing.B) {
-			for b.Loop() {
-				n.State()
-			}
-		})
-	}
 }

@@ -93,37 +93,6 @@ var codel = AQM{Kind: CoDel, TargetNS: 5 * ms, IntervalNS: 100 * ms}
 
 func (f fate) String() string { return fmt.Sprintf("%d %s@%d", f.handle, f.what, f.dueNS) }
 
-// TestCoDelFollowsItsControlLaw: a frame takes 10 ms and two come meanwhile. By hand: at 30 ms the first one leaves
-// that has waited for the target and leaves more than one behind; an interval later, at 130 ms, the first is dropped;
-// the n-th one after it as soon as a frame is sent interval/sqrt(n) after the time of the one before it.
-func TestCoDelFollowsItsControlLaw(t *testing.T) {
-	b := newBench(Params{RateBPS: 1_211_200, QueueFrames: 1000, AQM: codel})
-	for i := range int64(300) {
-		b.put(i*5*ms, udp(1514, 0, true)) // without ecn, marks are not set
-	}
-	b.until(1500 * ms)
-	var want []fate
-	next, dropNext, count := uint32(0), 130.0, 1
-	for atMS := 0.0; atMS < 1490; atMS += 10 {
-		if atMS >= dropNext {
-			want = append(want, fate{next, "dropped", 0})
-			next++
-			dropNext += 100 / math.Sqrt(float64(count))
-			count++
-		}
-		next++
-	}
-	// The first handles, and when, as computed on paper: at 130, 230, 310, 360, 410, 460 ms.
-	for i, handle := range []uint32{13, 24, 33, 39, 45, 51} {
-		assert.Equal(t, want[i].handle, handle, "the schedule of the test")
-	}
-	dropped := b.dropped[:len(want)]
-	assert.That(t, len(want) > 50 && slices.Equal(dropped, want), "dropped %v, want %v", dropped, want)
-	for i, out := range b.out {
-		assert.Equal(t, out.dueNS, int64(i+1)*10*ms, "when frame %d arrives", out.handle)
-	}
-}
-
 // TestWithALongTargetCoDelIsAFIFO: the same frames find room and arrive at the same times, to the nanosecond, with the
 // same losses and jitter, whatever changes meanwhile.
 func TestWithALongTargetCoDelIsAFIFO(t *testing.T) {
@@ -157,14 +126,6 @@ func TestWithALongTargetCoDelIsAFIFO(t *testing.T) {
 		assert.Must(t, slices.Equal(lines[0].dropped, lines[1].dropped) && slices.Equal(lines[0].out, lines[1].out),
 			"seed %d: %+v: not as without CoDel", seed, fifo)
 	}
-}
-
-// TestATraceOfTheRateGoesWithoutADiscipline: frames would wait behind its decisions.
-func TestATraceOfTheRateGoesWithoutADiscipline(t *testing.T) {
-	traces := Traces{Rate: newTrace(t, RateTrace, 0, []int64{0}, []int64{1e6})}
-	aqm := AQM{Kind: CoDel, TargetNS: 1, IntervalNS: 1}
-	assert.That(t, traces.Check(Params{RateBPS: 1e6, AQM: aqm}) != nil, "taken")
-	assert.OK(t, traces.Check(Params{RateBPS: 1e6}))
 }
 
 // rfc is a queue with CoDel or FQ-CoDel in the words of the RFCs: lists of frames, and time that goes from departure to
@@ -381,6 +342,13 @@ func TestDisciplinesAreThoseOfTheRFCs(t *testing.T) {
 			aqm.Flows, aqm.Quantum = input.Limit(1+random.IntN(16)), input.Limit(256+random.IntN(3000))
 		}
 		delayNS, byteNS := random.Int64N(3*ms), 1+random.Int64N(80)
+		sizes := make([]int, flows)
+		for i := range sizes {
+			sizes[i] = 42 + random.IntN(1473)
+		}
+		if seed%4 == 0 { // some drops are due right at a departure
+			aqm.IntervalNS = int64(sizes[0]) * byteNS * (1 + random.Int64N(5))
+		}
 		limit := 1 + random.IntN(300)
 		b := newBench(Params{DelayNS: delayNS, RateBPS: input.Limit(8e9 / byteNS), QueueFrames: input.Limit(limit),
 			AQM: aqm})
@@ -389,10 +357,6 @@ func TestDisciplinesAreThoseOfTheRFCs(t *testing.T) {
 		}
 		want := &rfc{AQM: aqm, limit: limit, byteNS: byteNS}
 		nowNS, gapNS := int64(0), 1+random.Int64N(2*700*byteNS)
-		sizes := make([]int, flows)
-		for i := range sizes {
-			sizes[i] = 42 + random.IntN(1473)
-		}
 		readNS := int64(0)
 		for i := range 2500 {
 			nowNS += random.Int64N(gapNS)
