@@ -207,30 +207,3 @@ func TestOutcomes(t *testing.T) {
 		assert.That(t, outcome == c.outcome && code == c.code, "%+v: outcome %d, code %v", c.err, outcome, code)
 	}
 }
-
-// nothing is a Sink that drops what it gets.
-type nothing struct{}
-
-func (nothing) Begin(time.Time) {}
-func (nothing) Add(int, Record) {}
-
-// BenchmarkNextAndDone is the next request, and its outcome.
-func BenchmarkNextAndDone(b *testing.B) {
-	const total = 100_000_000
-	for name, pacer := range map[string]Pacer{
-		"closed": {Total: total}, "open": NewOpenLoop(Constant(1e9), total, 0),
-		"poisson": NewOpenLoop(NewPoisson(1e9, keys.NewDraw(1, keys.StreamArrival).At), total, 0),
-	} {
-		b.Run(name, func(b *testing.B) {
-			o := options(total, 1)
-			o.Pacer, o.Sink = pacer, nothing{}
-			run := NewRun(o)
-			run.began.Store(int64(run.world.Now() - time.Hour))
-			b.ReportAllocs()
-			for b.Loop() {
-				r, _ := run.Ask(0)
-				run.Done(r, 0, nil)
-			}
-		})
-	}
-}
