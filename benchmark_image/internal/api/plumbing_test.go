@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -142,44 +141,16 @@ func TestClientsThatEnd(t *testing.T) {
 	}
 }
 
-// whole starts the whole server. end has it end, and waits.
-func whole(t *testing.T, client, allowed string, hosts ...string) (s *server, end func()) {
-	t.Helper()
+func TestServeEndsAtOnceAndAnswersWhatItHas(t *testing.T) {
+	s, member, served := start(t), etcdtest.Start(t, 1).Members[0], make(chan error)
 	listener := assert.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error)
-	h := newHandler(t, nil)
-	h.Runner.Client, h.Runner.Allow, h.Hosts.Names = client, allowed, hosts
-	go func() { served <- Serve(ctx, listener, h) }()
-	return &server{t: t, client: http.DefaultClient, url: "http://" + listener.Addr().String()}, func() {
-		cancel()
-		assert.OK(t, <-served)
-	}
-}
-
-func TestServeKeepsItsOptions(t *testing.T) {
-	s, end := whole(t, "/nonexistent", "10.0.0.1:1", "bench.example")
-	for _, c := range []struct {
-		host, endpoint string
-		want           int
-	}{
-		{"bench.example", "10.0.0.1:1", 500}, {"evil.example", "10.0.0.1:1", 403}, {"bench.example", "127.0.0.1:1", 403},
-	} {
-		status, _, answer := s.call(t.Context(), "POST", "/benchmark/write", `{"endpoints":"`+c.endpoint+`"}`,
-			map[string]string{"Host": c.host})
-		assert.That(t, status == c.want, "%s: %d %s", c.host, status, answer)
-	}
-	end()
-}
-
-func TestServeEndsAtOnceAndAnswersWhatItHas(t *testing.T) {
-	t.Setenv(asClient, "1")
-	self := assert.Got(os.Executable())(t)
-	member := etcdtest.Start(t, 1).Members[0]
-	s, end := whole(t, self, member.Endpoint)
+	go func() { served <- Serve(ctx, listener, s.Handler) }()
+	s.url = "http://" + listener.Addr().String()
 	_, answered := s.begin("/benchmark/write", `{"endpoints":"`+member.Endpoint+`","total":10000000}`)
 	hang.Until(t, "requests", func() bool { return member.Requests.Load() > 10 })
-	end()
+	cancel()
+	assert.OK(t, <-served)
 	r := <-answered
 	assert.That(t, *failed(t, r.answer).Result.Reason == "cancelled", "the benchmark under way answers %s", r.answer)
 }
