@@ -237,7 +237,6 @@ func TestTheFileIsReplayed(t *testing.T) {
 	check(t, got > 0 && got < 50, "of a damaged file there are %d keys", got)
 }
 
-// TestNothingIsAcknowledgedThatIsNotWritten.
 func TestNothingIsAcknowledgedThatIsNotWritten(t *testing.T) {
 	table := opened(t, t.TempDir())
 	table.close()

@@ -6,6 +6,9 @@ import (
 	"containernet-env/link_emulator/assert"
 )
 
+// BehindNS for the tests in simulated time.
+const BehindNS = behindNS
+
 func TestSleepsOfAnyLengthPayOffTheDebt(t *testing.T) {
 	for _, c := range []struct {
 		sleepNS int64

@@ -341,7 +341,6 @@ func TestRefusals(t *testing.T) {
 	s.expect(`{"id":3,"op":"add_link","name":"x","a":{"port":"other"},"b":{"switch":"s3"}`+delays+`}`, ok)
 }
 
-// Where the kernel refuses to stamp frames, or the caller wants none, every reply that depends on it says so.
 func TestFramesWithoutStamps(t *testing.T) {
 	for _, reason := range []string{"operation not permitted", "--stamps read"} {
 		s := startFakes(t, reason)

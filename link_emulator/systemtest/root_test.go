@@ -160,7 +160,6 @@ func prober(t testing.TB, verb string, hosts []*host, request fields, result any
 	}
 }
 
-// A prober that waits for a request ends with the pipe of its caller.
 func TestProberEndsWithItsCaller(t *testing.T) {
 	theirs, ours, err := os.Pipe()
 	assert.OK(t, err)
@@ -258,7 +257,6 @@ func TestInterfaceAsConfigured(t *testing.T) {
 	}
 }
 
-// TestProbes: none is early, and those to an interface that is down are counted.
 func TestProbes(t *testing.T) {
 	const delay = 3 * time.Millisecond
 	e, hosts := star(t, 0, delay)

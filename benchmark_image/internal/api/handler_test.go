@@ -324,7 +324,6 @@ func TestStreamsAreBounded(t *testing.T) {
 		"%d %s; %d are counted", status, answer, s.streams.Load())
 }
 
-// TestClientsThatMisbehave has what a client prints, and how it ends.
 func TestClientsThatMisbehave(t *testing.T) {
 	killed, failed := errors.New("signal: killed"), errors.New("exit status 2")
 	noise := strings.Repeat(strings.Repeat("x", 80)+"\n", 40000)
@@ -396,7 +395,6 @@ func TestABenchmarkIsBounded(t *testing.T) {
 	}
 }
 
-// TestTheGraceFollowsTheWork of the client for its report.
 func TestTheGraceFollowsTheWork(t *testing.T) {
 	assert.Equal(t, (&Runner{}).Grace(), 0, "without a benchmark")
 	for done, want := range map[int]time.Duration{

@@ -73,7 +73,6 @@ func TestTheHostHeaderNamesTheServer(t *testing.T) {
 	}
 }
 
-// TestAWebPageStartsNothing sends what browsers add to the requests of pages.
 func TestAWebPageStartsNothing(t *testing.T) {
 	s := guarded(t)
 	for name, c := range map[string]struct {

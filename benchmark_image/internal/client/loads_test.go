@@ -35,7 +35,6 @@ func configured(t *testing.T, result report.Result) *spec.Spec {
 	return s
 }
 
-// TestWarmups are in no figure, and those that fail are reported.
 func TestWarmups(t *testing.T) {
 	worldtest.Run(t, 1, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)

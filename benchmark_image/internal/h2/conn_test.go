@@ -17,7 +17,6 @@ import (
 	"containernet-env/benchmark_image/internal/store"
 )
 
-// TestOutcomes has what a member may do with a request, and the outcome.
 func TestOutcomes(t *testing.T) {
 	const ok = "ok"
 	answered := map[string]bool{
@@ -176,7 +175,6 @@ func TestLateAnswersAreIgnored(t *testing.T) {
 	}
 }
 
-// TestBrokenConnections has protocol violations of a member.
 func TestBrokenConnections(t *testing.T) {
 	raw := func(kind http2.FrameType, flags http2.Flags, id uint32, payload string) func(*peer) {
 		return func(p *peer) { p.must(p.framer.WriteRawFrame(kind, flags, id, []byte(payload))) }

@@ -186,7 +186,6 @@ func TestOutcomesOfRequestsThatAreNotWritten(t *testing.T) {
 	}
 }
 
-// TestTheNextRequest is started while the last one ends.
 func TestTheNextRequest(t *testing.T) {
 	for sent, want := range map[string]bool{good: true, good + "x": false, one + "Connection: close\r\n\r\na": false} {
 		c, got := started(true)

@@ -29,7 +29,6 @@ func TestAConstantScheduleDoesNotDrift(t *testing.T) {
 	}
 }
 
-// TestPoissonDistances compares the distribution of the distances with the exponential one.
 func TestPoissonDistances(t *testing.T) {
 	const total = 50_000
 	for _, rate := range []float64{0.1, 1000, 1e6} {
@@ -125,7 +124,6 @@ func TestOpenLoopsByDuration(t *testing.T) {
 	assert.That(t, !another, "a request starts after the end of the duration")
 }
 
-// TestDueAgreesWithPace walks through simulated time.
 func TestDueAgreesWithPace(t *testing.T) {
 	for name, schedule := range schedules(1000) {
 		o := NewOpenLoop(schedule, 3000, 0)

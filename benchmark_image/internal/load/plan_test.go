@@ -119,7 +119,6 @@ func TestAWarmupOfADuration(t *testing.T) {
 	})
 }
 
-// TestARunThatIsEndedDuringItsWarmup measures nothing.
 func TestARunThatIsEndedDuringItsWarmup(t *testing.T) {
 	for name, o := range map[string]Options{
 		"closed": {Warmup: &Pacer{Total: 100}, Pacer: Pacer{Total: 10}},

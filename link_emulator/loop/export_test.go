@@ -1,4 +1,0 @@
-package loop
-
-// BehindNS for the tests in simulated time.
-const BehindNS = behindNS
