@@ -44,26 +44,24 @@ func TestLint(t *testing.T) {
 		"": "exact", "plumbing": "plumbing", "plumbing || measure": "exact", "plumbing || root": "plumbing",
 		"measure && root": "measured",
 	} {
-		t.Run(strings.ReplaceAll(tags, " ", "-"), func(t *testing.T) {
-			text := "\n\n" + source
-			if tags != "" {
-				text = "//go:build " + tags + text
+		text := "\n\n" + source
+		if tags != "" {
+			text = "//go:build " + tags + text
+		}
+		path := filepath.Join(t.TempDir(), "a_test.go")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for line, code := range strings.Split(text, "\n") {
+			_, finding, found := strings.Cut(code, " // ")
+			name, ofExact := strings.CutPrefix(finding, "exact ")
+			if found && kind != "measured" && (!ofExact || kind == "exact") {
+				want = append(want, fmt.Sprintf("%s:%d: %s", path, line+1, name))
 			}
-			path := filepath.Join(t.TempDir(), "a_test.go")
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			var want []string
-			for line, code := range strings.Split(text, "\n") {
-				_, finding, found := strings.Cut(code, " // ")
-				name, ofExact := strings.CutPrefix(finding, "exact ")
-				if found && kind != "measured" && (!ofExact || kind == "exact") {
-					want = append(want, fmt.Sprintf("%s:%d: %s", path, line+1, name))
-				}
-			}
-			if found, err := lint(path); err != nil || !slices.Equal(found, want) {
-				t.Errorf("found %q, %v; want %q", found, err, want)
-			}
-		})
+		}
+		if found, err := lint(path); err != nil || !slices.Equal(found, want) {
+			t.Errorf("%q: found %q, %v; want %q", tags, found, err, want)
+		}
 	}
 }

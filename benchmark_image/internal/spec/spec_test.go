@@ -46,7 +46,6 @@ func TestHowManyKeysThereAre(t *testing.T) {
 		want   int
 	}{
 		{func(*Spec) {}, DefaultTotal},
-		{func(s *Spec) { s.Total = 20_000_000 }, 20_000_000},
 		{func(s *Spec) { s.Total = MaxTotal }, MaxKeySpace},
 		{func(s *Spec) { s.Total, s.Duration, s.KeySize = 0, time.Hour, 4 }, 10_000_000},
 		{func(s *Spec) { s.KeySpace, s.Total = 7, MaxTotal }, 7},
@@ -121,7 +120,6 @@ func TestWithoutASuccessALoadWithATotalIsEndedAndOneWithADurationIsNot(t *testin
 		{func(s *Spec) { s.Duration, s.Total = time.Second, 0 }, 0, 0},
 		{func(s *Spec) { s.StallTimeout = 0 }, 0, 0},
 		{func(s *Spec) { s.Duration, s.Total, s.StallTimeout = time.Second, 0, 3*time.Second }, 3 * time.Second, 0},
-		{func(s *Spec) { s.StallTimeout = time.Minute }, time.Minute, 0},
 		{func(s *Spec) { s.DialTimeout = time.Second }, 61 * time.Second, time.Second},
 	} {
 		s := Default(Put)
@@ -177,7 +175,6 @@ func TestKnownSpans(t *testing.T) {
 		{func(s *Spec) { s.Key = "p/4x" }, 0, 0, "key"},
 		{func(s *Spec) { s.Key = "p/000" }, 0, 0, "key"},
 		{func(s *Spec) { s.Key = "p/0" }, 0, 0, "key"},
-		{func(s *Spec) { s.Key = "p/0-" }, 0, 0, "key"},
 		{func(s *Spec) { s.Key = "q/00" }, 0, 0, "verify"},
 		{func(s *Spec) { s.Key, s.KeyIsPrefix = "p/", true }, 0, space, ""},
 		{func(s *Spec) { s.Key, s.KeyIsPrefix = "p/0", true }, 0, 62, ""},
@@ -186,7 +183,6 @@ func TestKnownSpans(t *testing.T) {
 		{func(s *Spec) { s.Key, s.KeyIsPrefix = "p/00", true }, 0, 1, ""},
 		{func(s *Spec) { s.Key, s.KeyIsPrefix = "p/000", true }, 0, 0, "key"},
 		{func(s *Spec) { s.Key, s.KeyIsPrefix = "p", true }, 0, 0, "verify"},
-		{func(s *Spec) { s.Key, s.KeyIsPrefix = "", true }, 0, 0, "verify"},
 		{func(s *Spec) { s.Key, s.End = "p/00", "p/10" }, 0, 62, ""},
 		{func(s *Spec) { s.Key, s.End = "p/00", "p/00!" }, 0, 1, ""},
 		{func(s *Spec) { s.Key, s.End = "p/00!", "p/01" }, 0, 0, "key"},
