@@ -359,25 +359,6 @@ func TestAddressTableIsBounded(t *testing.T) {
 	assert.Equal(t, len(n.switches["s1"].addresses.behind), 1, "addresses after ageing")
 }
 
-// Whatever is in a frame, it comes out as it went in, and not at its sender.
-func TestKindsOfFramesPassUnchanged(t *testing.T) {
-	const from = "\x02\x00\x00\x00\x00\x00"
-	for name, f := range map[string]string{
-		"VLAN, full":     "\x02\x00\x00\x00\x00\x01" + from + "\x81\x00\x00\x05\x08\x00" + strings.Repeat("x", 1500),
-		"VLAN, cut off":  "\x02\x00\x00\x00\x00\x01" + from + "\x81\x00",
-		"IPv6 multicast": "\x33\x33\x00\x00\x00\x01" + from + "\x86\xdd`",
-		"broadcast":      "\xff\xff\xff\xff\xff\xff" + from + "\x08\x06\x00\x01",
-		"spanning tree":  "\x01\x80\xc2\x00\x00\x00" + from + "\x00\x26\x42\x42\x03",
-	} {
-		n := star(t, ms, 0, 0)
-		n.send("h0", []byte(f), 0)
-		n.Advance(ms)
-		for host, want := range map[string][]delivery{"h0": nil, "h1": {{ms, f}}, "h2": {{ms, f}}} {
-			assert.Equal(t, n.sinks[host].frames, want, "%s: %s", name, host)
-		}
-	}
-}
-
 func TestJumboFramesPassBetweenPortsThatAllowThem(t *testing.T) {
 	n := newNetwork(t)
 	assert.OK(n.t, n.AddSwitch("s1"))
