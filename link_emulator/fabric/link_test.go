@@ -201,7 +201,7 @@ func TestWhatALinkChangesIsItsOwn(t *testing.T) {
 	}
 	ip := make([]byte, 60)
 	copy(ip, frame(255, 0, ""))
-	copy(ip, "\x01\x80\xc2\x00\x00\x00") // of a spanning tree: no bridge would pass it on
+	copy(ip, "\x01\x80\xc2\x00\x00\x00")                                        // of a spanning tree: no bridge would pass it on
 	copy(ip[12:], []byte{8, 0, 0x45, 1, 0, 46, 0, 0, 0, 0, 64, 17, 0x7a, 0xb9}) // ECT(1)
 	marked := bytes.Clone(ip)
 	copy(marked[15:], []byte{3})
