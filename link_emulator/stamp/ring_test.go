@@ -3,7 +3,6 @@ package stamp
 import (
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"containernet-env/link_emulator/assert"
@@ -50,21 +49,6 @@ func take(t *testing.T, r *Ring, first, count int) {
 func expectGivenUp(t *testing.T, r *Ring, want uint64) {
 	t.Helper()
 	assert.That(t, r.GivenUp() == want, "%d stamps were given up, want %d", r.GivenUp(), want)
-}
-
-func TestFramesTakeTheirStampsOverManyLaps(t *testing.T) {
-	r := NewInMemory(limit)
-	first, next := 0, 0
-	for random := rand.New(rand.NewPCG(1, 1)); next < 5*ringStamps; {
-		came, read := random.IntN(100), random.IntN(100)
-		put(t, r, next, came)
-		next += came
-		read = min(read, next-first)
-		take(t, r, first, read)
-		first += read
-		r.Release(int64(next), first == next)
-	}
-	expectGivenUp(t, r, 0)
 }
 
 // A lap is 16 bits of a mark, so it repeats after 65,536 laps: long after its stamps have been overwritten.
