@@ -1,9 +1,13 @@
-"""Topologies as files: what is read of them, and that they and scenario files, written out, are read as the same."""
+"""Topologies as files: what is read of them, that they and scenario files, written out, are read as the same, and where
+values stand in the text of a file; durations, sizes, CPUs and bandwidths.
+"""
 
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -11,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from containernet_env.base import assets
-from containernet_env.config.reader import read_document
+from containernet_env.base import assets, units
+from containernet_env.config.reader import document_of, json_path, read_document, render
 from containernet_env.config.scenarios import ScenarioSet, load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import scenarios_text, schema_of, topology_text
@@ -20,6 +24,7 @@ from containernet_env.model.config import Config
 from containernet_env.model.link import DirectionSpec, IndependentLoss, LinkSpec
 from containernet_env.results.columns import each_or_one, impairments, link_text
 from tests.input import valid
+from tests.input.texts import json_text
 from tests.input.valid import RICH_SCENARIOS, RICH_TOPOLOGY
 from tests.unit.blocks import write
 
@@ -208,3 +213,113 @@ DIGITS = (
 @pytest.mark.parametrize("value", DIGITS, ids=["of a load", "of a node"])
 def test_every_digit_comes_back(tmp_path, value):
     comes_back(tmp_path, value)
+
+
+# --- files as text: comments, what JSON does not have, and the line and column of every value and key -----------------
+
+KEYS = st.text(alphabet='ab"\\/*,:{}[] \näß', max_size=5) | st.text(max_size=5)
+
+
+def parsed(text):
+    """A text in which nothing is wrong."""
+    found = document_of(Path(), text)
+    assert not found.faults
+    return found
+
+
+DOCUMENTS = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | KEYS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=25,
+)
+
+
+def test_what_looks_like_a_comment_in_a_string_is_text(tmp_path):
+    text = '["http://x", "/* y */", "\\"//"]'
+    assert parsed(text).value == ["http://x", "/* y */", '"//']
+    path = tmp_path / "file.json"
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())  # a byte order mark is ignored
+    assert read_document(path).value == parsed(text).value
+
+
+@given(DOCUMENTS)
+def test_values_are_shown_short_and_printable(value):
+    assert [render(text) for text in ("a\x1b[31m\udc80", "\x9b")] == [r'"a\u001b[31m\udc80"', r'"\x9b"']
+    assert json_path(("nodes", 0, "odd key")) == '$.nodes[0]["odd key"]'
+    whole = json.dumps(value, ensure_ascii=False)
+    if whole.isprintable():
+        assert render(value) == (whole if len(whole) <= 60 else f"{whole[:57]}...")
+
+
+# --- positions --------------------------------------------------------------------------------------------------------
+
+
+def test_the_earlier_one_of_a_key_given_twice_has_its_own_place():
+    text = '{"a": {"b": 1},\n "a": 5, "a": [1,\n 2]}'
+    found = document_of(Path(), text)
+    assert found.value == {"a": [1, 2]}
+    assert [found.line_and_column(found.offset(f.place, f.at_key)) for f in found.faults] == [(2, 2), (2, 10)]
+    places = {("a", 1): (3, 2), ("a", 7, "c"): (2, 15), ("x", "y"): (1, 1)}
+    assert {at: found.line_and_column(found.offset(at)) for at in places} == places
+
+
+def gaps(seed):
+    """A source of what may stand between two tokens."""
+    drawn = random.Random(seed)
+    return lambda: "".join(drawn.choices([" ", "\n", "\t", '/* \n" */', '// "x\n', ""], k=drawn.randint(0, 3)))
+
+
+@given(DOCUMENTS, st.integers())
+def test_every_value_and_key_of_any_document_is_found(value, seed):
+    spans = {}
+    text = json_text(value, spans, gap=gaps(seed))
+    found = parsed(text)
+    assert found.value == value
+    for (place, what), (offset, _) in spans.items():
+        if what != "member":
+            assert found.offset(place, what == "key") == offset
+        line, column = found.line_and_column(offset)
+        assert sum(len(part) + 1 for part in text.split("\n")[: line - 1]) + column - 1 == offset
+
+
+# --- durations, sizes, CPUs and bandwidths ----------------------------------------------------------------------------
+
+MIB, GIB = 1 << 20, 1 << 30
+DURATIONS = {"3ms": 3_000_000, "500us": 500_000, "1.5ms": 1_500_000, "0ms": 0, "2s": 2 * 10**9, "100ns": 100}
+SIZES = {"512m": 512 * MIB, "100M": 100 * MIB, "1g": GIB, "64m": 64 * MIB, "1.5g": 3 << 29, "7b": 7, "2K": 2048}
+NO_DURATIONS = ("3", "3 ms", "-3ms", "3MS", "3m", "ms", "", "1e3ms", "0.5ns", "٣ms", ".5ms", "3ms\n", 3, None, True)
+NO_CPUS = ("", "two", "1e3", "-1", -1, float("nan"), float("inf"), True, None, [1], 10**400)
+
+
+def test_values_are_exact_and_written_as_people_write_them():
+    cpus = {"8": 8, 1: 1, 0.2: Decimal("0.2"), "0.25": Decimal("0.25"), Decimal("1.50"): Decimal("1.5")}
+    for parse, values in (
+        (units.parse_duration, DURATIONS | {"0.1ms": 100_000}),  # no float
+        (units.parse_size, SIZES),
+        (units.parse_cpus, cpus),
+        (units.parse_bandwidth, {1000: 10**9, 0.1: 10**5, 2500: 2_500_000_000}),
+    ):
+        assert {text: parse(text) for text in values} == values
+    for text in (*DURATIONS, "1.001s", "1000.001us"):
+        assert units.format_duration(units.parse_duration(text)) == text
+    sizes = {0: "0 B", 1000: "1000 B", 512 * MIB: "512 MiB", 3 << 29: "1.5 GiB", 1 << 40: "1 TiB"}
+    assert {size: units.describe_size(size) for size in sizes} == sizes
+
+
+def test_what_has_no_known_unit_or_is_no_number_is_refused():
+    for parse, words, values in (
+        (units.parse_duration, "number", (*NO_DURATIONS, ["3ms"])),
+        (units.parse_size, "number", ("512", "512mb", "-1m", "1 g", "m", "0.3b", 512, 1.5, None, True)),
+        (units.parse_cpus, "cpus", NO_CPUS),
+        (units.parse_bandwidth, "Mbit/s", ("1000", "1g", True, None, -1, float("nan"), 0.0000001, Decimal("Infinity"))),
+    ):
+        for value in values:
+            with pytest.raises(ValueError, match=words):
+                pytest.fail(f"{value!r} is {parse(value)!r}")
+
+
+@given(st.integers(min_value=0, max_value=10**14))
+def test_values_survive_being_written_and_read(value):
+    assert units.parse_duration(units.format_duration(value)) == value
+    assert units.parse_size(units.format_size(value)) == value
+    assert units.parse_bandwidth(Decimal(units.format_mbps(value % 10**11))) == value % 10**11

@@ -26,15 +26,6 @@ V1_CGROUPFS = f"""9:name=systemd:/docker/{ID}
 4:memory:/docker/{ID}
 2:cpuacct:/docker/{ID}
 1:cpu:/docker/{ID}
-0::/docker/{ID}
-"""
-V1_MOUNTS = """24 29 0:22 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
-26 24 0:24 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu
-27 24 0:25 / /sys/fs/cgroup/cpuacct rw,relatime - cgroup cgroup rw,cpuacct
-29 24 0:27 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
-33 24 0:31 / /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids
-34 24 0:32 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,name=systemd
-35 24 0:33 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
 """
 V2_SYSTEMD = f"0::/system.slice/docker-{ID}.scope\n"
 V2_MOUNTS = "31 23 0:27 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
@@ -50,17 +41,14 @@ HYBRID_MOUNTS = """40 30 0:35 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,n
 """
 
 
-GROUPS, V1 = Path("/sys/fs/cgroup"), ("cpu", "cpuacct", "memory", "pids")
+GROUPS = Path("/sys/fs/cgroup")
 SHARED = dict.fromkeys(("cpu", "cpuacct"), f"cpu,cpuacct/docker/{ID}") | {"memory": f"memory/docker/{ID}"}
 PART = "50 30 0:40 /docker /mnt/my\\040groups rw - cgroup cgroup rw,memory\n"
 
 
 HIERARCHIES: dict[str, tuple[str, str, dict[str, str], str | None]] = {
-    "v1 with the cgroupfs driver": (
-        V1_CGROUPFS, V1_MOUNTS, {name: f"{name}/docker/{ID}" for name in V1}, f"unified/docker/{ID}",
-    ),
     "v2 with the systemd driver": (V2_SYSTEMD, V2_MOUNTS, {}, f"system.slice/docker-{ID}.scope"),
-    "both": (HYBRID, HYBRID_MOUNTS, SHARED, "unified/system.slice/containerd.service"),
+    "both, with the cgroupfs driver": (HYBRID, HYBRID_MOUNTS, SHARED, "unified/system.slice/containerd.service"),
     "a mount of a part of the hierarchy": (V1_CGROUPFS, PART, {"memory": f"/mnt/my groups/{ID}"}, None),
 }  # fmt: skip
 

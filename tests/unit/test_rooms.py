@@ -96,19 +96,3 @@ def test_time_and_threads_are_those_of_the_clock() -> None:
         for use in uses.finditer(path.read_text(encoding="utf-8"))
     ]
     assert not found
-
-
-def test_the_vm_ring_names_tests_that_exist() -> None:
-    """It looks for them by name in what its machine brings out."""
-    tests = PACKAGE.parent / "tests"
-    defined = {
-        f"{path.stem}::{name}"
-        for folder in ("root", "docker", "vm/inside")
-        for path in (tests / folder).glob("test_*.py")
-        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-    }
-    known = defined | {name.partition("::")[2] for name in defined}
-    source = ast.parse((tests / "vm" / "test_vm.py").read_text(encoding="utf-8"))
-    texts = [node.value for node in ast.walk(source) if isinstance(node, ast.Constant)]
-    named = {name for text in texts for name in re.findall(r"(?:test_\w+::)?test_\w+(?!\w*::)", str(text))}
-    assert len(named) > 20 and named <= known, named - known
