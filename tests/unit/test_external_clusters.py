@@ -50,9 +50,9 @@ from containernet_env.runs.load import request_of
 from containernet_env.runs.measure import measure
 from containernet_env.runs.prepare import prepare, prepare_shell
 from containernet_env.runs.sweep.design import design
-from containernet_env.stores.cluster import MemberPlace, MemberStatus
+from containernet_env.stores.cluster import MemberPlace
 from containernet_env.stores.etcd import EtcdMember, LoggedIn
-from containernet_env.stores.external import ClusterLook, ExternalCluster, Login, MemberLook, OwnKeys
+from containernet_env.stores.external import ExternalCluster, Login, OwnKeys
 from containernet_env.stores.kinds import store_of
 from containernet_env.stores.zookeeper import MARK
 from tests.simulated_time import START_NS, World, simulated
@@ -755,13 +755,6 @@ def test_what_is_no_member_of_etcd_or_a_learner_is_an_error_and_no_traceback(tmp
         connection = SimpleNamespace(request_json=request_json)
         (problem,) = store_of(config).external(config, [connection], None, OwnKeys("p/")).look(1.0).problems
         assert problem.startswith("http://10.0.0.9:2379 is a learner, which takes no writes and no linearizable reads")
-
-
-def test_the_newest_term_names_the_leader_also_one_that_answered_before_it() -> None:
-    for leader, led in (("1", Leadership("etcd1", 5)), ("9", None)):
-        statuses = MemberStatus("1", "9", 4, "3.6"), MemberStatus("2", leader, 5, "3.6")
-        looks = (MemberLook(f"etcd{status.member_id}", "http://10.0.0.1:2379", status=status) for status in statuses)
-        assert ClusterLook((*looks,)).led() == led
 
 
 DATASET = {"keyPrefix": "data/", "keySize": 4, "valSize": 64, "keys": 100}

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env.base.errors import UsageError
 from containernet_env.config.plan import PlanOptions, plan_values
 from containernet_env.config.planning import SCENARIO_S, Estimator, build_plan
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.model.config import EtcdSettings
-from containernet_env.model.link import IndependentLoss, LinkSpec
+from containernet_env.model.link import LinkSpec
 from containernet_env.model.scenario import Scenario, Span, Warmup
 from containernet_env.model.topology import network_of
 from containernet_env.stores.kinds import KINDS
@@ -150,14 +149,6 @@ def test_reads_load_the_data_set_where_no_write_or_mixed_load_made_it(tmp_path):
     assert loads(only=("read-l*-1000x1x1",), repeat=2) == [True, False]
     mine = write(tmp_path, {"scenarios": [mixed(ratio=[0.1, 0.5]), reads()]})
     assert loads(mine) == [True, False, False]
-
-
-def test_links_that_netem_cannot_carry_out_are_refused_where_it_was_asked_for():
-    link = LinkSpec.symmetric(3_000_000, 10**9)
-    lossy = with_link(config_of(), replace(link, b_to_a=replace(link.b_to_a, loss=IndependentLoss(0.01))))
-    plan_of(lossy)
-    with pytest.raises(UsageError, match=r"3node-3ms.json: .*loss with a bandwidth: .*\(link etcd1-s1\): got"):
-        plan_of(lossy, replace(OPTIONS, links="netem"))
 
 
 def test_a_new_cluster_for_each_repetition_is_counted():

@@ -33,7 +33,7 @@ from tests.unit.blocks import DATA, LOAD, OPEN, mixed, reads, txns, writes
 from tests.unit.fakes import read
 from tests.unit.test_config import comes_back
 
-OPEN_LOOP = DEFAULT_SCENARIOS.with_name("open-loop.json")
+OPEN_LOOP, FAILOVER = (DEFAULT_SCENARIOS.with_name(f"{name}.json") for name in ("open-loop", "failover"))
 DERIVED = ("requests", "scheduled_s", "warmup_s", "keys_answered", "uses_dataset", "first_keys_written")
 
 
@@ -116,9 +116,10 @@ def test_what_a_file_says(tmp_path, snapshot, value):
     assert {"dataset": found.dataset, "scenarios": [*map(told, found.scenarios)]} == snapshot
 
 
-@pytest.mark.parametrize("path", [DEFAULT_SCENARIOS, OPEN_LOOP], ids=["default", "open loop"])
+@pytest.mark.parametrize("path", [DEFAULT_SCENARIOS, OPEN_LOOP, FAILOVER], ids=["default", "open loop", "failover"])
 def test_a_file_that_we_ship(snapshot, path):
-    assert [told(scenario) for scenario in load_scenarios(path).scenarios] == snapshot
+    found = load_scenarios(path)
+    assert {"dataset": found.dataset, "scenarios": [*map(told, found.scenarios)]} == snapshot
 
 
 def test_the_quick_matrix_has_every_kind_of_the_default_one():
@@ -419,16 +420,6 @@ def test_names_of_sites_and_pairs_are_refused_where_there_are_none(tmp_path: Pat
     named = SITES | {"nodes": [*SITES["nodes"], {"mem": "64m", "cpus": 1, "site": "eu", "name": "us-eu"}]}
     text = planned(tmp_path, named, {"at": "2s", "link": "down", "of": "us-eu"})
     assert "us-eu is also the name of a node, site or link of" in text
-
-
-def test_the_failover_preset_is_what_its_document_says() -> None:
-    found = load_scenarios(CONFIGS / "scenarios" / "failover.json")
-    assert found.dataset.keys == 50
-    facts = [
-        (one.rate, one.put_ratio, one.consistency, one.target, one.history, one.events[0].verb, one.events[0].target)
-        for one in found.scenarios
-    ]
-    assert facts == [(500, 0.5, "l", "cluster", True, verb, "leader") for verb in ("kill", "freeze", "partition")]
 
 
 def test_a_run_without_events_has_no_picture_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

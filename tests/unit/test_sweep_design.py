@@ -6,12 +6,11 @@ import json
 import shutil
 from collections.abc import Callable
 from decimal import Decimal
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
@@ -167,15 +166,6 @@ def test_what_a_row_means() -> None:
     assert named <= OF_THE_MACHINE
 
 
-def test_quick_measures_the_quick_form_of_a_file_else_the_quick_scenarios(tmp_path: Path) -> None:
-    own = json.dumps(SWEEP | {"quick": {"axes": [{"clients": [5], "total": [20]}], "only": ["read"]}})
-    names = [cell.scenario.name for cell in made(tmp_path, own, quick=True).cells]
-    assert names == ["read-linearizable-20x5x2", "read-serializable-20x5x2"]
-    assert len(made(tmp_path, own).cells) == 12
-    of_run = {cell.scenario.name for cell in design(CONFIG, ["clients=5,10"], quick=True).cells}
-    assert {cell.scenario.name for cell in made(tmp_path, quick=True).cells} == of_run
-
-
 # --- what sweep files and settings expand to --------------------------------------------------------------------------
 
 QUICK = load_scenarios(QUICK_SCENARIOS)
@@ -255,24 +245,6 @@ def test_a_file_zips_excludes_and_follows_and_a_setting_takes_the_place_of_its_a
     assert {(one.scenario.clients, one.scenario.conns) for one in found} == {(10, 1), (20, 2)}
     nodes = [one.config.nodes[0] for one in found]
     assert {(node.cpus, node.memory_bytes) for node in nodes} == {(Decimal("0.5"), 1 << 30)}
-
-
-SHARED = {
-    "link_delay": ["1ms", "2ms", "7ms"],
-    "bandwidth": ["10", "100.5", "unlimited"],
-    "members": ["1", "2", "5"],
-    "valSize": ["10", "100", "1000"],
-    "target": ["leader", "cluster"],
-}
-
-
-@given(st.dictionaries(st.sampled_from(sorted(SHARED)), st.integers(1, 3), max_size=3))
-@settings(max_examples=12, deadline=None)
-def test_any_grid_has_every_combination_once(sizes: dict[str, int]) -> None:
-    chosen = {name: SHARED[name][:size] for name, size in sizes.items()}
-    found = expanded(CONFIG, *(f"{name}={','.join(values)}" for name, values in chosen.items()))
-    per_scenario = {tuple(value for _, value in one.coordinates) for one in found}
-    assert len(found) == 12 * len(per_scenario) and len(per_scenario) == prod(map(len, chosen.values()))
 
 
 @given(st.sampled_from(["count", "number", "duration", "milliseconds", "size"]), st.decimals(0, 10**9, places=3))

@@ -76,19 +76,14 @@ def test_a_direction_has_the_traces_of_its_files(folder: Path) -> None:
     assert points_of(delay) == ([0, 2 * S], [10 * MS, 40 * MS])
     assert (there.uplink, back.uplink, back.trace) == ("network", None, None)
     assert there.words["bandwidth trace"] == "0 to 100 Mbit/s" and there.words["delay trace"] == "10ms to 40ms"
-
-
-def test_a_file_that_is_no_csv_has_opportunities_of_mahimahi(folder: Path) -> None:
-    trace = read_trace(folder / "lte.up", "bandwidth")
-    assert (trace.kind, trace.points, trace.repeat_ns) == ("opportunities", 4, 7 * MS)
-    assert points_of(trace) == ([MS, 2 * MS, 2 * MS, 7 * MS], [])
-
-
-def test_a_config_with_traces_is_written_and_read_again(folder: Path) -> None:
-    config = read(folder, {"bandwidth": {"file": "up.csv", "repeat": "2s"}, "delay": "sat.csv"})
+    # Written out, the files are found from anywhere.
     (folder / "elsewhere").mkdir()
     (folder / "elsewhere" / "again.json").write_text(topology_text(config))
     assert load_config(folder / "elsewhere" / "again.json").nodes == config.nodes
+    # A file that is no CSV has opportunities of Mahimahi.
+    trace = read_trace(folder / "lte.up", "bandwidth")
+    assert (trace.kind, trace.points, trace.repeat_ns) == ("opportunities", 4, 7 * MS)
+    assert points_of(trace) == ([MS, 2 * MS, 2 * MS, 7 * MS], [])
 
 
 FILES: dict[tuple[str, str], tuple[str, ...]] = {
@@ -230,16 +225,21 @@ class Control(LinkEmulator):
         return SimpleNamespace(at_ns=1, result=self.fake.carry_out(op, **fields))
 
 
+def link_of(folder: Path, trace: dict[str, Any]) -> tuple[Control, EmulatedLink, LinkSpec]:
+    """The link of a node with this trace, as its emulator has it."""
+    spec, emulator = read(folder, trace).nodes[0].link, Control()
+    link = EmulatedLink(emulator, "d1-s1", (Interface(1, "e0", "02::1", "d1"), SwitchPort("e1", "s1")), spec)
+    link.make()
+    link.apply(spec)
+    return emulator, link, spec
+
+
 def test_a_link_loads_its_traces_once_and_follows_them_until_it_is_told_otherwise(
     folder: Path, kernel: fakes.FakeKernel
 ) -> None:
     lines = "".join(f"{second},{second % 7}\n" for second in range(45_000))
     (folder / "long.csv").write_text(lines)
-    spec = read(folder, {"bandwidth": "up.csv", "delay": "long.csv"}).nodes[0].link
-    emulator = Control()
-    link = EmulatedLink(emulator, "d1-s1", (Interface(1, "e0", "02::1", "d1"), SwitchPort("e1", "s1")), spec)
-    link.make()
-    link.apply(spec)
+    emulator, link, spec = link_of(folder, {"bandwidth": "up.csv", "delay": "long.csv"})
     link.change_directions({"a_to_b": {"loss": None}})
     rate, delay = (trace_name(spec.a_to_b.traces[field]) for field in ("rate_bps", "delay_ns"))
     assert [part["more"] for part in emulator.fake.traces[delay]] == [True, True, False]
@@ -257,10 +257,7 @@ def test_a_link_loads_its_traces_once_and_follows_them_until_it_is_told_otherwis
 def test_a_link_that_does_not_follow_what_it_should_is_an_error(
     folder: Path, kernel: fakes.FakeKernel, monkeypatch: Patch, start_ns: int | None
 ) -> None:
-    spec, emulator = read(folder, {"delay": "sat.csv"}).nodes[0].link, Control()
-    link = EmulatedLink(emulator, "d1-s1", (Interface(1, "e0", "02::1", "d1"), SwitchPort("e1", "s1")), spec)
-    link.make()
-    link.apply(spec)
+    emulator, link, _ = link_of(folder, {"delay": "sat.csv"})
     link.follow(5)
     held = json.loads(json.dumps(emulator.fake.links["d1-s1"]))
     if start_ns is not None:
