@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -144,35 +145,32 @@ def struck(machine: Machine, strike: Callable[[], object]) -> Iterator[None]:
     thread.join()
 
 
-def test_one_of_two_workers_is_killed_and_each_cell_is_measured_once(scheduler: Scheduler, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("signum", "status", "words"), [(signal.SIGKILL, -9, "was lost"), (signal.SIGTERM, 143, "was ended")]
+)
+def test_one_of_two_workers_ends_and_each_cell_is_measured_once(
+    signum: int, status: int, words: str, scheduler: Scheduler, tmp_path: Path
+) -> None:
     out, notes = tmp_path / "out.csv", Notes()
     a, b = (Machine(tmp_path / name, scheduler) for name in ("node1", "node2"))
 
-    def kill() -> None:
+    def end() -> None:
         # What comes later, a kill may lose.
         eventually(lambda: out.exists() and any(row["Machine"] == "node1" for row in rows(out)), "its first row comes")
-        a.process.kill()
+        os.kill(a.process.ident or 0, signum)
 
-    with machines(a, b, held=a), struck(a, kill):
+    with machines(a, b, held=a), struck(a, end):
         counts = sweep_on(out, scheduler, notes, repeat=2).carry_out(notes, Stop())
+        assert a.status() == status, a.said()
     assert counts == Counts(2 * CELLS, 0, 0)
     assert len(measured(out)) == 2 * CELLS and set(measured(out).values()) == {1}
     assert Counter(row["Machine"] for row in rows(out)) == {"node1": 1, "node2": 2 * CELLS - 1}
-    assert any(note.startswith("node1/") and "was lost" in note for note in notes.notes), notes.notes
+    assert any(note.startswith("node1/") and words in note for note in notes.notes), notes.notes
+    assert "Traceback" not in a.said() and ("taken down first" in a.said()) is (signum == signal.SIGTERM)
     assert len(lines(out, "run")) == 7
     for path in out.with_suffix(".runs").iterdir():
         checked = check(path)
         assert checked is not None and checked.files > 3 and not checked.changed
-
-
-def test_a_worker_that_is_ended_gives_back_what_it_has(scheduler: Scheduler, tmp_path: Path) -> None:
-    out, notes = tmp_path / "out.csv", Notes()
-    a, b = (Machine(tmp_path / name, scheduler) for name in ("node1", "node2"))
-    with machines(a, b, held=a), struck(a, a.process.terminate):
-        assert sweep_on(out, scheduler, notes).carry_out(notes, Stop()) == Counts(CELLS, 0, 0)
-        assert a.status() == 128 + signal.SIGTERM, a.said()
-    assert "Traceback" not in a.said() and "taken down first" in a.said()
-    assert set(measured(out).values()) == {1} and len(measured(out)) == CELLS
 
 
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])

@@ -699,26 +699,18 @@ def test_the_password_is_of_a_file_or_the_environment(tmp_path: Path, monkeypatc
     assert config_hash(plan) != of(endpoints=["https://etcd-2.example:2379"])
 
 
-def test_every_key_of_a_request_is_under_the_prefix_or_a_znode_of_the_run(tmp_path: Path) -> None:
-    def body(scenario: Scenario, **more: Any) -> dict[str, Any]:
-        return request_of(scenario, {"etcd1": "10.1.0.1:2379"}, 60.0, **more or {"prefix": "p/7/"})[1]
-
-    assert body(READS)["keyPrefix"] == "p/7/"
-    assert body(replace(READS, key_prefix="data/"))["keyPrefix"] == "p/7/data/"
-    by_prefix = body(replace(READS, span=Span(prefix="00"), verify=False))
-    assert (by_prefix["key"], by_prefix["prefix"]) == ("p/7/00", True)
-    between = body(replace(READS, span=Span(start="0010", end="0020"), verify=False))
-    assert (between["key"], between["endRange"]) == ("p/7/0010", "p/7/0020")
-    assert "keyPrefix" not in body(READS, prefix="")
-    config = config_of(tmp_path, "zookeeper", ["10.1.0.1:2181", "[fd00::2]:2181"])
-    assert config.external is not None and config.external.urls == ("10.1.0.1:2181", "[fd00::2]:2181")
-    terms, prefix = store_of(config).place(PREFIX)
-    of_znode = body(READS, terms=terms, prefix=prefix)
-    assert (of_znode["store"], of_znode["chroot"]) == ("zookeeper", "/containernet-env/abc")
-    assert "keyPrefix" not in of_znode
-    terms, prefix = store_of(config_of(tmp_path, "consul", ["http://10.1.0.1:8500"])).place(PREFIX)
-    of_keys = body(READS, terms=terms, prefix=prefix)
-    assert (of_keys["store"], of_keys["keyPrefix"]) == ("consul", PREFIX)
+def test_every_key_of_a_request_is_under_the_prefix_or_a_znode_of_the_run(
+    tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
+    spans = (replace(READS, span=of, verify=False) for of in (Span(prefix="00"), Span(start="0010", end="0020")))
+    loads = (READS, replace(READS, key_prefix="data/"), *spans)
+    placed: list[Any] = [(load, {"prefix": "p/7/"}) for load in loads]
+    for store, url in (("zookeeper", "10.1.0.1:2181"), ("consul", "http://10.1.0.1:8500")):
+        terms, prefix = store_of(config_of(tmp_path, store, [url])).place(PREFIX)
+        placed.append((READS, {"terms": terms, "prefix": prefix}))
+    bodies = [request_of(load, {"etcd1": "10.1.0.1:2379"}, 60.0, **more)[1] for load, more in placed]
+    about = ("store", "chroot", "keyPrefix", "key", "prefix", "endRange")
+    assert [{name: body[name] for name in about if name in body} for body in bodies] == snapshot
 
 
 def test_a_row_has_what_was_measured_and_nothing_of_hosts_and_links(tmp_path: Path) -> None:
@@ -778,16 +770,10 @@ def test_the_keys_of_a_run_are_those_of_its_loads(tmp_path: Path) -> None:
     assert sum(keys.count for keys in staying) == 10_000_000, "where keys stay there may be as many as one likes"
 
 
-def test_requests_have_the_templates_and_no_member_leads(tmp_path: Path) -> None:
-    plan = service_plan(tmp_path, PUTS, GETS)
-    write, read = (
-        request_of(item.scheduled.scenario, {"http1": "10.0.0.1:8080"}, 60.0, terms=plan.store.load_terms)[1]
-        for item in plan.scenarios
-    )
-    of_put = ("store", "putPath", "putCodes", "targetMember")
-    assert [write[key] for key in of_put] == ["http", SERVICE["put"], "200,201,204", "10.0.0.1:8080"]
-    assert "targetLeader" not in write and "getPath" not in write
-    assert [read[key] for key in ("getPath", "getCodes", "absentCodes")] == [SERVICE["get"], "200", "404"]
+def test_requests_have_the_templates_and_no_member_leads(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    plan, there = service_plan(tmp_path, PUTS, GETS), {"http1": "10.0.0.1:8080"}
+    loads = [item.scheduled.scenario for item in plan.scenarios]
+    assert [request_of(load, there, 60.0, terms=plan.store.load_terms) for load in loads] == snapshot
     one = config_hash(service_plan(tmp_path, PUTS))
     assert one == config_hash(service_plan(tmp_path, PUTS, prefix="p/"))
     assert one != config_hash(service_plan(tmp_path, PUTS, store={**SERVICE, "put": "/v0/entity?id={key}&ack=3"}))
