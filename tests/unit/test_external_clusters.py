@@ -391,7 +391,6 @@ def test_each_request_to_consul_carries_the_token(
     assert cluster.keys() == cluster.remove_keys() == 1
     found.token = "another"
     assert cluster.look(5).problems == snapshot(name="another")
-    assert config.external is not None
     assert LocalServer(tmp_path, tmp_path, config.external, None).request == {"tokenFile": "token"}
     values = topology_values(config)
     assert values["token_file"] == str(token) and "s3cr3t-token" not in json.dumps(values)
@@ -676,7 +675,6 @@ def test_what_is_done_to_hosts_and_links_of_ours_is_refused_and_all_without_cons
 
 def test_the_password_is_of_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     external = load_config(written(tmp_path, SECURED)).external
-    assert external is not None
     with pytest.raises(UsageError, match=r"password file .*secret cannot be read"):
         login_of(external)
     (tmp_path / "secret").write_text("a b\nc\n")

@@ -499,7 +499,6 @@ def test_writes_of_the_log_are_counted_with_their_mean() -> None:
     assert after == {sums: 77.73821145296097, counts: 28.0}
     before = {sums: 57.73821145296097, counts: 18.0}
     line = re.match("(?P<message>.*)", "New leader elected")
-    assert line is not None
     found = consul.ConsulMember.activity(before, after, LogPart([line], {"Request error": 2}))
     assert found.log_syncs is not None and (found.log_syncs.count, found.log_syncs.p99_at_most_s) == (10, None)
     assert found.log_syncs.mean_s == pytest.approx(0.002)

@@ -483,10 +483,6 @@ def test_machines_that_fail_at_random_measure_each_cell_once(seed: int, tmp_path
     found = simulate_scale(tmp_path / "out.csv", 100, 7, failures=often, seed=seed)
     assert found.each_once and found.counts.measured == 100, found
     assert found.machines_lost > 0 and found.testbeds > 10, found
-    # A broken machine fails at once, and would have the next testbed while others are still at their first.
-    only = Failures(lost_after_s=1e12, unusable_ratio=0.0, spoiled_ratio=0.0, broken=1)
-    found = simulate_scale(tmp_path / "broken.csv", 300, 4, failures=only)
-    assert found.each_once and (found.commands, found.testbeds) == (1, 33), found
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
