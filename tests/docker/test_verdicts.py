@@ -1,13 +1,13 @@
 """A run whose scenarios are sabotaged, each in its way: every row that is affected says so, with the right reason.
 
-Where the thresholds are is shown in ``tests/unit/test_findings.py``.
+Where the thresholds are is shown in ``tests/unit/test_findings.py``; stopped clients and members, and killed leaders,
+are faults of ``tests/faults``; that a quota stops the emulator is read in ``tests/root/test_usage.py``.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -52,20 +52,9 @@ OF_THE_MACHINE = {
 class Sabotage:
     """What is done to a scenario, within a context; the findings that it has to have, and whether they spoil it."""
 
-    begin: Callable[[str], AbstractContextManager[None]]
+    begin: Callable[[], AbstractContextManager[None]]
     kinds: frozenset[str]
     spoils: bool = True
-
-
-def client() -> int | None:
-    """The running benchmark's client."""
-    return child(host_pid("benchmark"), "benchmark-client")
-
-
-def emulator() -> int:
-    found = child(os.getpid(), "link-emulator", "serve")
-    assert found is not None
-    return found
 
 
 def stuttering(pid: int, times: int, stopped_s: float, running_s: float) -> None:
@@ -75,25 +64,22 @@ def stuttering(pid: int, times: int, stopped_s: float, running_s: float) -> None
     subprocess.run(["sh", "-c", script, "sh", *words], check=True, timeout=HANG_S)
 
 
-def struck(strike: Callable[[str], None]) -> Callable[[str], AbstractContextManager[None]]:
-    """Strike once, while the load runs; ``strike`` is given the leader."""
+@contextmanager
+def emulator_stopped() -> Iterator[None]:
+    """It stutters while the load runs."""
 
-    def act(leader: str) -> None:
+    def strike() -> None:
         eventually(requests_are_answered, "the first answer")
-        strike(leader)
+        stuttering(child(os.getpid(), "link-emulator", "serve") or 0, 20, 0.08, 0.02)
 
-    @contextmanager
-    def within(leader: str) -> Iterator[None]:
-        with ThreadPoolExecutor(1) as pool:
-            done = pool.submit(act, leader)
-            yield
-        done.result()
-
-    return within
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(strike)
+        yield
+    done.result()
 
 
 @contextmanager
-def others_busy(_: str) -> Iterator[None]:
+def others_busy() -> Iterator[None]:
     """Programs of others that take all that they get of each core."""
     loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(os.cpu_count() or 1)]
     try:
@@ -114,7 +100,7 @@ def held(values: Iterable[tuple[Path, str, str]]) -> Iterator[None]:
         yield
 
 
-def slow_disks(_: str) -> AbstractContextManager[None]:
+def slow_disks() -> AbstractContextManager[None]:
     """Twenty writes a second of each member to the disk that holds the engine's data."""
     device = os.stat(engine.client().info()["DockerRootDir"]).st_dev
     whole = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve()
@@ -131,73 +117,24 @@ def slow_disks(_: str) -> AbstractContextManager[None]:
     return held(places)
 
 
-def cpu_group(pid: int) -> Path:
-    """The cgroup of a process that limits its CPU time."""
-    groups = cgroups_of(pid)
-    found = groups.v1.get("cpu") or groups.v2
-    assert found is not None
-    return found
-
-
-def a_tenth(group: Path) -> tuple[Path, str, str]:
-    """What bounds a cgroup to 10 ms of CPU time in each 100 ms, and to all of them."""
+def a_tenth_of_a_core(name: str) -> tuple[Path, str, str]:
+    """What bounds a member to 10 ms of CPU time in each 100 ms, as its own limit, and to all of them."""
+    groups = cgroups_of(host_pid(name))
+    group = groups.v1.get("cpu") or groups.v2
+    assert group is not None
     if (group / "cpu.max").exists():
         return group / "cpu.max", "10000 100000", "100000 100000"
     return group / "cpu.cfs_quota_us", "10000", "100000"
 
 
-def members_of_a_tenth(_: str) -> AbstractContextManager[None]:
-    """A tenth of a core for each member, as its own limit."""
-    return held([a_tenth(cpu_group(host_pid(name))) for name in MEMBERS])
-
-
-@contextmanager
-def emulator_with_a_quota(_: str) -> Iterator[None]:
-    """A tenth of a core for the link emulator, by a cgroup that is removed afterwards."""
-    pid, home = emulator(), cpu_group(os.getpid())
-    group = home / f"cnenv-test-{os.getpid()}"
-    group.mkdir()
-    limit, text, _all = a_tenth(group)
-    limit.write_text(text)
-    policies = {int(thread): os.sched_getscheduler(int(thread)) for thread in os.listdir(f"/proc/{pid}/task")}
-    priorities = {thread: os.sched_getparam(thread) for thread in policies}
-    try:
-        for thread in policies:
-            os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))  # no quota holds a real-time priority
-        (group / "cgroup.procs").write_text(str(pid))
-        yield
-    finally:
-        (home / "cgroup.procs").write_text(str(pid))
-        for thread, policy in policies.items():
-            os.sched_setscheduler(thread, policy, priorities[thread])
-        group.rmdir()
-
-
-def follower_of(leader: str) -> int:
-    return host_pid(next(name for name in MEMBERS if name != leader))
-
-
 SABOTAGES = {
-    "nothing": Sabotage(lambda _: nullcontext(), frozenset(), spoils=False),
-    "client-stopped": Sabotage(
-        # A pause of more than 100 ms each, of an event loop that has requests on their way.
-        struck(lambda _: stuttering(client() or 0, 10, 0.15, 0.05)),
-        frozenset({"generator_paused"}),
-    ),
-    "emulator-stopped": Sabotage(
-        struck(lambda _: stuttering(emulator(), 20, 0.08, 0.02)), frozenset({"link_lateness"})
-    ),
-    "follower-frozen": Sabotage(
-        struck(lambda leader: stuttering(follower_of(leader), 1, 1.8, 0)), frozenset({"member_silent"})
-    ),
+    "nothing": Sabotage(nullcontext, frozenset(), spoils=False),
+    "emulator-stopped": Sabotage(emulator_stopped, frozenset({"link_lateness"})),
     "others-busy": Sabotage(others_busy, frozenset({"machine_shared"})),
     "slow-disks": Sabotage(slow_disks, frozenset({"slow_disk"}), spoils=False),
     # It is true of them; that is what a configuration with such a limit says.
-    "members-throttled": Sabotage(members_of_a_tenth, frozenset({"member_throttled"}), spoils=False),
-    "emulator-with-a-quota": Sabotage(emulator_with_a_quota, frozenset({"link_lateness", "links_throttled"})),
-    "leader-killed": Sabotage(
-        struck(lambda leader: os.kill(host_pid(leader), signal.SIGKILL)),
-        frozenset({"member_died", "leader_changed"}),
+    "members-throttled": Sabotage(
+        lambda: held(map(a_tenth_of_a_core, MEMBERS)), frozenset({"member_throttled"}), spoils=False
     ),
 }
 NAMES = tuple(SABOTAGES)
@@ -206,24 +143,18 @@ NAMES = tuple(SABOTAGES)
 class Saboteur(Silent):
     """Sabotages the scenarios of a run in the order of ``SABOTAGES``."""
 
-    def __init__(self, out: Path) -> None:
-        self.out = out
-        self.leader = ""
+    def __init__(self) -> None:
         self.left = list(SABOTAGES.values())
         self.within = ExitStack()
         self.failures: list[BaseException] = []
 
     def scenario_started(self, planned: PlannedScenario) -> None:
-        manifest = json.loads(next(self.out.with_suffix(".runs").glob("*/manifest.json")).read_text())
         try:
-            leader = self.leader or manifest["store"]["leader_at_start"]
-            self.within.enter_context(self.left.pop(0).begin(leader))
+            self.within.enter_context(self.left.pop(0).begin())
         except BaseException as error:  # noqa: BLE001 - shown by the test
             self.failures.append(error)
 
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:
-        leads = (outcome.leader or "").rpartition(">")[2]
-        self.leader = leads if leads in MEMBERS else self.leader
         try:
             self.within.close()
         except BaseException as error:  # noqa: BLE001 - shown by the test
@@ -234,9 +165,9 @@ class Saboteur(Silent):
 def sabotaged(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     folder = tmp_path_factory.mktemp("sabotaged")
     scenarios, out = folder / "scenarios.json", folder / "out.csv"
-    # Loads that differ in the size of their values, so that each is a scenario of its own. For a quota to stop it, the
-    # emulator needs work, as members do; slow disks need clients that share a write of the log, or few are answered.
-    clients = {"emulator-with-a-quota": 100, "members-throttled": 50, "slow-disks": 16}
+    # Loads that differ in the size of their values, so that each is a scenario of its own. For a quota to stop them,
+    # members need work; slow disks need clients that share a write of the log, or few are answered.
+    clients = {"members-throttled": 50, "slow-disks": 16}
     blocks = [
         {
             "type": "write",
@@ -247,7 +178,7 @@ def sabotaged(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
         for number, name in enumerate(NAMES)
     ]
     scenarios.write_text(json.dumps({"scenarios": blocks}))
-    saboteur = Saboteur(out)
+    saboteur = Saboteur()
     try:
         result = measure(CONFIG, scenarios, out, progress=saboteur)
     except RunError as error:
