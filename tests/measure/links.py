@@ -6,13 +6,20 @@ import socket
 import statistics
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
 
+from containernet_env.hosts import netns
+from containernet_env.hosts.netns import ThrowawayNamespace
 from containernet_env.model.link import DirectionSpec, LinkSpec, Uplink
+from containernet_env.network.emulator import LinkEmulator
+from containernet_env.network.factory import LinkFactory, Place
+from containernet_env.network.gate import Gate, measure_gate
 from containernet_env.network.measure import flowing
 from tests.measure import figure
-from tests.root.gate_star import star
 from tests.root.network import ADDRESSES, echoes, emulated, veth
 from tests.unit.simulated import star_of
 
@@ -103,17 +110,33 @@ def _beside_a_flow(pids: tuple[int, int]) -> float:
             reading.result()
 
 
+@contextmanager
+def star() -> Iterator[tuple[Callable[[], Gate], LinkEmulator]]:
+    """What makes a gate over four plain namespaces at 1000 Mbit/s, without hosts or an engine, and their emulator."""
+    topology, pids = star_of(*[LinkSpec.symmetric(3 * MS, 1000 * MBIT)] * 3, LinkSpec()), dict[str, int]()
+    with ExitStack() as stack:
+        factory = LinkFactory("emulator", "gt", None, lambda kind, text: None)
+        stack.callback(factory.close)
+        switch = Place("s1", factory.make_switch("s1"))
+        for link in topology.links:
+            pids[link.a] = stack.enter_context(ThrowawayNamespace()).pid
+            # Unexpected frames (routers, neighbours) would draw losses, too.
+            netns.call_in(pids[link.a], partial(Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text, "1"))
+            factory.make_link(Place(link.a, pids[link.a], address=f"{topology.host(link.a).ip}/24"), switch, link.spec)
+        yield lambda: measure_gate(topology, pids, links="emulator"), factory.emulator
+
+
 @figure("emulator, a gate over four hosts at 1000 Mbit/s", "of its properties")
 def gate() -> Mapping[str, float]:
-    with star(star_of(*[LinkSpec.symmetric(3 * MS, 1000 * MBIT)] * 3, LinkSpec())) as made:
-        proof = made.gate().proof
+    with star() as (make, _):
+        proof = make().proof
     return {verdict: len(proof.of(verdict)) for verdict in ("proved", "unproved", "wrong")}
 
 
 @figure("emulator, frames of a gate after their time", "us")
 def lateness() -> Mapping[str, float]:
-    with star(star_of(*[LinkSpec.symmetric(3 * MS, 1000 * MBIT)] * 3, LinkSpec())) as made:
-        made.emulator.request("stats", reset=True)
-        made.gate()
-        late = made.emulator.request("stats").result["lateness"]
+    with star() as (make, emulator_of_it):
+        emulator_of_it.request("stats", reset=True)
+        make()
+        late = emulator_of_it.request("stats").result["lateness"]
     return {"median": late["p50_ns"] / 1e3, "99 %": late["p99_ns"] / 1e3, "most": late["max_ns"] / 1e3}

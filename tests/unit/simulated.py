@@ -59,14 +59,6 @@ def star_of(*links: LinkSpec) -> Topology:
     return Topology(hosts, ["s1"], made).with_queues()
 
 
-def triangle_of(*links: LinkSpec, is_direct: bool = False) -> Topology:
-    """Hosts h1, h2, h3 on unlimited links to the switches s1, s2, s3; ``links``: s1-s2, s2-s3, s3-s1."""
-    hosts = [Host(f"h{n}", "member", IPv4Address(f"10.0.0.{n}"), 24) for n in (1, 2, 3)]
-    made = [Link(f"h{n}", f"s{n}", LinkSpec()) for n in (1, 2, 3)]
-    made += [Link(f"s{n}", f"s{n % 3 + 1}", link) for n, link in enumerate(links, 1)]
-    return Topology(hosts, ["s1", "s2", "s3"], made, is_direct).with_queues()
-
-
 def carry(
     plan: GatePlan,
     seed: int = 1,
