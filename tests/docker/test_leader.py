@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import zipfile
 from pathlib import Path
@@ -12,7 +11,6 @@ from xml.etree import ElementTree
 import pytest
 
 from containernet_env.results.run_directory import ReadRun, find_run, read_run
-from containernet_env.setup.builds import find
 from tests.docker.conftest import TINY_SCENARIOS
 from tests.docker.machine_state import left_over, snapshot
 from tests.docker.runs import call, near_and_far, rows, run
@@ -83,21 +81,12 @@ def test_a_cluster_with_tls_leaves_no_key_and_its_run_is_handed_on_whole(kept: R
     subprocess.run(verified, cwd=tmp_path / "unpacked", timeout=60, check=True)
 
 
-def test_profiles_can_be_opened(out: Path, kept: ReadRun, tmp_path: Path) -> None:
+def test_profiles_are_there_and_drawn(out: Path, kept: ReadRun) -> None:
     folders = sorted((kept.path / "profiles").iterdir())
     assert len(folders) == len(rows(out))
     kinds = ("allocs-before.pb.gz", "allocs.pb.gz", "allocs.svg", "cpu.pb.gz", "cpu.svg")
     names = sorted(f"far1-{kind}" for kind in (*kinds, "mutex-before.pb.gz", "mutex.pb.gz", "mutex.svg"))
     assert all(sorted(path.name for path in folder.iterdir()) == names for folder in folders)
-    go = find()
-    assert go is not None, "programs have been built, so that there is Go"
-    # Not with a HOME of its own: go builds its tools when they are first used, for half a minute without its cache.
-    environment = {**os.environ, "GOTOOLCHAIN": "local", "PPROF_TMPDIR": str(tmp_path)}
-    for kind, words in (("cpu", "Type: cpu"), ("allocs", "Type: alloc_space"), ("mutex", "Type: delay")):
-        sample = ["-sample_index=alloc_space"] if kind == "allocs" else []
-        argv = [go.path, "tool", "pprof", "-top", *sample, str(folders[0] / f"far1-{kind}.pb.gz")]
-        shown = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True, env=environment).stdout
-        assert words in shown and "flat%" in shown
     # The samples of one that had hardly a core may have none of etcd's own functions.
     graphs = [ElementTree.fromstring((folder / "far1-cpu.svg").read_text()) for folder in folders]
     titles = [title.text or "" for graph in graphs for title in graph.iter("{http://www.w3.org/2000/svg}title")]

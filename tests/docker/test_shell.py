@@ -144,13 +144,16 @@ def post(path: str, body: str) -> tuple[int, dict[str, object]]:
 
 
 @pytest.mark.usefixtures("unchanged_machine")
-def test_the_documents_calls_work_from_outside_and_no_command_ends_the_session() -> None:
+def test_the_documents_calls_work_from_outside_and_ctrl_c_does_not_end_the_session() -> None:
     # The document's own way in, with a Python that has none of our packages.
     session = Session(sys.executable, str(PROJECT / "containernet_env" / "main.py"), "-c", str(CONFIG))
     try:
         session.wait_for("containernet> ")
         calls_from_outside()
-        commands_that_end_nothing(session)
+        session.type("etcd1 ping etcd2")
+        session.wait_for("time=")
+        os.write(session._terminal, b"\x03")  # Ctrl-C ends the command, not the session
+        session.wait_for("containernet> ")
         session.type("exit")
     finally:
         session.close()
@@ -170,23 +173,6 @@ def calls_from_outside() -> None:
     status, answer = post("/benchmark/read", SEED_READ.replace("10.0.0.251", "10.0.0.254"))  # no member
     assert status == 403
     assert "--allow=" in str(answer["error"])
-
-
-def commands_that_end_nothing(session: Session) -> None:
-    session.type("etcd1 ping etcd2")
-    session.wait_for("time=")
-    os.write(session._terminal, b"\x03")  # Ctrl-C ends the command, not the session
-    session.wait_for("containernet> ")
-    for line, said in (
-        ("iperf etcd1 nobody", "*** 'nobody' is no host"),
-        ("iperfudp", "*** iperf by UDP is not offered"),
-        ("delay etcd1 s1 10", "*** "),
-        ("switch nosuch stop", "invalid switch"),
-        ("x nobody", "*** KeyError: 'nobody'"),
-        ("xterm etcd1", ""),
-    ):
-        session.type(line)
-        assert said in session.wait_for("containernet> "), line
 
 
 # --- a Containernet script with only its import changed, driven through Mininet's own CLI -----------------------------

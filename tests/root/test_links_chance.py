@@ -139,13 +139,3 @@ def test_what_the_kernel_cannot_do_faithfully_leaves_the_link_as_it_was() -> Non
             link.apply(LinkSpec(DirectionSpec(0, 50_000_000), refused))
         check_held("test", spec, link.read_back())
         assert link.spec == spec
-
-
-def test_a_change_of_the_rate_is_made_in_place() -> None:
-    with veth(LinkSpec.symmetric(0, 100_000_000)) as (link, pids):
-        first, second = (link.apply(LinkSpec.symmetric(0, rate, 77)) for rate in (60_000_000, 50_000_000))
-        assert 0 < first < second
-        check_held("test", LinkSpec.symmetric(0, 50_000_000, 77), link.read_back())
-        eventually(lambda: answers(*pids, ADDRESSES[1]), "an answer")
-        link.apply(LinkSpec(DirectionSpec(0, 50_000_000, None, 30_000), DirectionSpec()))
-        assert link.read_back().a_to_b.queue_bytes == 30_000

@@ -49,6 +49,7 @@ SPECS = [
     LinkSpec.symmetric(0, 123_456_784),
     LinkSpec(),
     LinkSpec.symmetric(0, 5 * MBIT, 9),
+    LinkSpec(DirectionSpec(0, 50 * MBIT, None, 30_000), DirectionSpec()),
 ]
 
 

@@ -66,16 +66,6 @@ def test_the_rate_changes_in_both_directions_or_one(net: Containernet) -> None:
     assert reach(*net.hosts)
 
 
-def test_a_cable_is_pulled_and_plugged_in(net: Containernet) -> None:
-    h1, h2, h3 = net.hosts
-    assert reach(*net.hosts)
-    down_ns = net.link_down("h1", "s1")
-    assert apart(h1, h2)
-    assert reach(h2, h3)
-    assert net.link_up("h1", "s1") > down_ns
-    assert reach(*net.hosts)
-
-
 def test_a_partition_and_its_end(net: Containernet) -> None:
     if net.links_kind != "emulator" and not kernel_can_part():
         pytest.skip("this kernel has no cls_u32 or no act_gact")
@@ -195,10 +185,7 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     (lambda net: net.set_delay("h1", "h2", "10ms"), "no link between"),
     (lambda net: net.set_delay("h9", "s1", "10ms"), "no node called 'h9'"),
     (lambda net: net.set_delay("h1", "s1", "10"), "with its unit"),
-    (lambda net: net.set_delay("h1", "s1", -1), "delay_ns must be"),
     (lambda net: net.set_rate("h1", "s1", 0), "rate_bps must be"),
-    (lambda net: net.set_loss("h1", "s1", 1.5), "0 to 1"),
-    (lambda net: net.set_jitter("h1", "s1", Jitter("uniform", 5)), "negative"),
     (lambda net: net.change_link("h1", "s1", dealy_ns=5), "dealy_ns"),
     (lambda net: net.partition([["h1"]]), "two or more sets"),
     (lambda net: net.partition([["h1"], []]), "two or more sets"),

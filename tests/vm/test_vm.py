@@ -108,7 +108,7 @@ def test_its_kernel_has_what_this_ring_is_for(outcome: machine.Outcome) -> None:
         "test_links_switches::test_two_switches_and_their_names[ovs]",
         *(f"test_links_switches::test_rtts_through_a_switch_are_no_shorter_than_configured[{kind}]" for kind in KINDS),
         *(f"test_live_links::test_a_partition_and_its_end[{kind}]" for kind in KINDS),
-        "test_live_links::test_a_cable_is_pulled_and_plugged_in[ovs]",
+        "test_links_switches::test_the_cable_and_the_switch[ovs]",
         "test_links_chance::test_as_many_frames_are_lost_as_configured[bursts-netem]",
         "test_links_chance::test_jitter_is_read_back_and_makes_no_frame_too_early[normal-netem]",
         "test_ovs::test_what_a_killed_network_left_is_removed_and_nothing_else",
