@@ -13,7 +13,7 @@ import pytest
 from containernet_env.hosts import disk
 from containernet_env.results.run_directory import ReadRun, find_run, read_run
 from tests.docker.machine_state import left_over, snapshot
-from tests.docker.runs import CONFIG, call, rows, run, skip_if_busy, skip_if_starved
+from tests.docker.runs import CONFIG, rows, run, skip_if_busy, skip_if_starved
 
 pytestmark = pytest.mark.docker
 
@@ -103,11 +103,8 @@ def test_open_loops_send_what_their_rate_makes(whole: Whole) -> None:
     for name in ("leader", "member", "mixed", "read"):
         row, load = whole.row[name], whole.line[name]["load"]
         assert row["Errors"] == "0" and load["outcomes"]["failed"] == 0, row
-        assert float(row["OfferedRate_per_s"]) == load["rate_offered_per_s"]
-        assert float(row["AchievedRate_per_s"]) == pytest.approx(load["rate_achieved_per_s"], abs=1e-3)
         # A response cannot be faster than its service.
         assert float(row["ServiceTime_50%_s"]) <= float(row["50%"]), row
-        assert row["FellBehind"] == ("yes" if load["schedule"]["fell_behind"] else "no")
     # A constant rate makes exactly so many requests: each is counted, once.
     for name in ("leader", "member", "read"):
         outcomes = whole.line[name]["load"]["outcomes"]
@@ -157,10 +154,6 @@ def test_a_run_directory_stands_beside_the_rows(whole: Whole) -> None:
         assert line.began_ns < line.load["began_ns"] < line.began_ns + line.seconds * 1e9
     assert [path.stem for path in kept.logs] == ["benchmark", "etcd1", "etcd2", "etcd3", "link-emulator"]
     assert "ready to serve client requests" in (kept.path / "logs" / "etcd1.log").read_text()
-    shown = call("show", whole.out)
-    assert shown.returncode == 0, shown.stderr
-    assert "network as configured before the first scenario: " in shown.stdout
-    assert "network as configured after the last: " in shown.stdout
 
 
 def test_a_run_says_what_it_used(whole: Whole) -> None:
@@ -182,11 +175,6 @@ def test_a_run_says_what_it_used(whole: Whole) -> None:
     samples = [json.loads(line) for line in (whole.kept.path / "usage.jsonl").read_text().splitlines()]
     edges = [line["edge"] for line in samples if line["edge"]]
     assert edges == ["begin", "end"] * len(NAMES) and len(samples) > len(edges)
-    row = whole.row["heavy"]
-    cluster_ns = sum(member["cpu_ns"] for member in used["members"].values())
-    assert float(row["ClusterCpu_cores"]) == pytest.approx(cluster_ns / usage["window_ns"], abs=1e-3)
-    assert float(row["LinksCpu_cores"]) == pytest.approx(used["links"]["cpu_ns"] / usage["window_ns"], abs=1e-3)
-    assert row["ClientThrottled_s"] == "0.000"
 
 
 def test_what_members_counted_is_theirs(whole: Whole) -> None:

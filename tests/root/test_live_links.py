@@ -119,26 +119,6 @@ def test_neighbours_find_an_address_that_moved_though_it_sends_nothing(net: Cont
 
 
 @needs_emulator
-def test_a_partition_between_hosts_that_a_router_joins(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Containernet(controller=None, **keywords_of("emulator", monkeypatch)) as net:
-        h1 = net.addHost("h1", ip="10.0.1.2/24", defaultRoute="via 10.0.1.1")
-        h2 = net.addHost("h2", ip="10.0.2.2/24", defaultRoute="via 10.0.2.1")
-        router = net.addHost("r", ip="10.0.1.1/24")
-        net.addLink(h1, router)
-        net.addLink(h2, router, params2={"ip": "10.0.2.1/24"})
-        net.start()
-        netns.run(router.pid, ["sysctl", "-w", "net.ipv4.ip_forward=1"])
-        assert reach(h1, h2)
-        with pytest.raises(UsageError, match="h1 reaches h2 through r, which is in no set"):
-            net.partition([["h1"], ["h2"]])
-        assert reach(h1, h2)
-        net.partition([["h1", "r"], ["h2"]])
-        assert apart(h1, h2)
-        net.heal()
-        assert reach(h1, h2)
-
-
-@needs_emulator
 @pytest.mark.parametrize("between", ["router", "bridge"])
 def test_a_partition_of_one_network_that_a_host_forwards_in(between: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have addresses of one network, but nothing between them is a switch."""
