@@ -142,7 +142,7 @@ def test_names_from_files_are_shown_and_never_run_also_where_it_is_narrow(browse
         for clients in ("1", "10")
     ]
     browser.open(made(write(tmp_path / "out.csv", rows)), width=360)
-    assert browser.js("document.querySelectorAll('img, b, main script').length") == 0
+    assert browser.js("document.querySelectorAll('img, b, main script, [onmouseover], [onerror]').length") == 0
     assert EVIL in column(browser, "scenario")
     legend = browser.js("[...document.querySelectorAll('.legendtext')].map((one) => one.textContent).join()")
     assert EVIL in legend and "<b>" in legend
