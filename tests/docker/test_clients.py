@@ -53,7 +53,6 @@ def test_a_run_of_two_clients(tmp_path: Path) -> None:
     assert all(float(row["Fastest"]) >= 0.02 for row in found[:2]), "a leader's quorum is 20 ms away, or farther"
     lines = read_run(find_run(out)).scenarios
     for one, other, every in zip(lines[::3], lines[1::3], lines[2::3], strict=True):
-        assert one.load is not None and other.load is not None and every.load is not None
         assert one.load["began_ns"] == other.load["began_ns"] == every.load["began_ns"], "one start"
         counts = [decode(line.load["response_time"]["histogram"]).total for line in (one, other, every) if line.load]
         assert counts[0] + counts[1] == counts[2] == every.load["ok"]

@@ -69,7 +69,6 @@ class Consul(Service):
 
     def __init__(self, folder: Path) -> None:
         found = programs.find(set_up("consul").image.module, builds.go_version())
-        assert found is not None
         super().__init__(CONSUL, found / "consul", 3, folder)
 
     def _arguments(self, i: int) -> list[str]:

@@ -78,7 +78,6 @@ def test_requests_wait_for_what_the_protocol_waits_for_and_histories_agree(tmp_p
     assert judgement.values["judged"] == judgement.values["operations"] == 300, judgement
     # Each key has a last write of its own.
     (history,) = histories_of(result.directory)
-    assert history.store is not None
     *held, last = [json.loads(line) for line in gzip.decompress(history.store.read_bytes()).splitlines()]
     assert last == {"whole": False, "final": True} and len({write["revision"] for write in held}) == len(held) > 0
     # There and back in ms: the client 6, a member 12. Two of three requests of a cluster meet a follower.
@@ -119,7 +118,6 @@ def test_replicas_are_measured_also_as_a_program_of_the_users(tmp_path: Path, ki
     # waits for another one, a read of from=1 for none.
     assert_above(written, (2 if kind == "http" else 6) * LINK_MS)
     assert_above(found, 2 * LINK_MS)
-    assert written.load is not None and written.load.median_s is not None
     assert written.load.median_s * 1e3 >= 6 * LINK_MS
 
 
@@ -142,7 +140,6 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UserProgram]:
 
 def synced(outcome: ScenarioOutcome) -> int:
     """How many members of etcd have synced their log for each request at least."""
-    assert outcome.store is not None
     syncs = [found.log_syncs.count for found in outcome.store.members.values() if found.log_syncs is not None]
     return sum(count >= REQUESTS for count in syncs)
 

@@ -112,7 +112,6 @@ def slow_disks() -> AbstractContextManager[None]:
         if (v1 := groups.v1.get("blkio")) is not None:
             places.append((v1 / "blkio.throttle.write_iops_device", f"{number} 20", f"{number} 0"))
         else:
-            assert groups.v2 is not None
             places.append((groups.v2 / "io.max", f"{number} wiops=20", f"{number} wiops=max"))
     return held(places)
 
@@ -121,7 +120,6 @@ def a_tenth_of_a_core(name: str) -> tuple[Path, str, str]:
     """What bounds a member to 10 ms of CPU time in each 100 ms, as its own limit, and to all of them."""
     groups = cgroups_of(host_pid(name))
     group = groups.v1.get("cpu") or groups.v2
-    assert group is not None
     if (group / "cpu.max").exists():
         return group / "cpu.max", "10000 100000", "100000 100000"
     return group / "cpu.cfs_quota_us", "10000", "100000"
@@ -209,7 +207,6 @@ def test_slow_disks_are_those_of_the_members(sabotaged: RunResult) -> None:
 def test_members_that_their_own_limit_stops_show_it(sabotaged: RunResult) -> None:
     outcome = sabotaged.outcomes[NAMES.index("members-throttled")]
     usage = outcome.machine
-    assert usage is not None and outcome.leader_at_start is not None
     # The leader has the most to do; a follower that waits for it may need less than its limit.
     assert usage.used.members[outcome.leader_at_start].throttled_ns, usage.used.members
     for name, member in usage.used.members.items():

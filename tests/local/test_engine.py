@@ -71,7 +71,6 @@ class FakeEngine:
         """Tell the event of a signal to a container."""
         actor = {"ID": container, "Attributes": {"signal": signal}}
         message = json.dumps({"Type": "container", "Action": "kill", "Actor": actor}).encode()
-        assert self._events is not None
         self._events.sendall(b"%x\r\n%s\r\n" % (len(message), message))
 
     def end(self, remove: bool = True) -> None:

@@ -39,9 +39,7 @@ BODY = b'{"x": 1}'
 
 @pytest.fixture(scope="module")
 def trust() -> Trust:
-    found = Etcd.default().trust(CONFIG)
-    assert found is not None
-    return found
+    return Etcd.default().trust(CONFIG)
 
 
 class Server(http.server.ThreadingHTTPServer):

@@ -42,7 +42,6 @@ sys.stdin.readline()
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([sys.executable, "-c", BUSY], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None and process.stdin is not None
         assert process.stdout.readline() == b"ready\n"
         yield process
         process.kill()
@@ -51,7 +50,6 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 def test_a_process_is_read_and_another_one_with_its_number_never(child: subprocess.Popen[bytes]) -> None:
     use, process = ProcessUse(child.pid), Process(child.pid)
     seen = use.read()
-    assert seen is not None
     assert seen.cpu_ns is not None and seen.cpu_ns >= 150_000_000
     assert seen.user_ns is not None and seen.system_ns is not None
     assert abs(seen.user_ns + seen.system_ns - seen.cpu_ns) <= 30_000_000, "both count the same"
@@ -87,7 +85,6 @@ def test_threads_that_end_go_on_counting() -> None:
     thread.join()
     eventually(lambda: str(thread.native_id) not in os.listdir("/proc/self/task"), "the thread has ended")
     after = process.threads()
-    assert before is not None and after is not None
     assert all(b >= a for a, b in zip(before, after, strict=True)), (before, after)
     process.close()
 
@@ -117,12 +114,10 @@ def test_a_container_is_all_its_processes(child: subprocess.Popen[bytes], monkey
     monkeypatch.setattr(Group, "pids", lambda self: living["pids"])
     use = ContainerUse(child.pid)
     both = use.read()
-    assert both is not None and both.threads_cpu_ns is not None and both.rss_bytes is not None
     before = len(open_files())
     living["pids"] = (child.pid,)
     one = use.read()
     assert len(open_files()) < before, "those of the program that has ended are closed"
-    assert one is not None and one.threads_cpu_ns is not None and one.rss_bytes is not None
     assert one.rss_bytes < both.rss_bytes
     assert one.threads_cpu_ns >= both.threads_cpu_ns, "what a program that has ended used is not given back"
     assert (one.written_bytes or 0) >= (both.written_bytes or 0)

@@ -79,9 +79,7 @@ def kill(cluster: Cluster, first: int = 0) -> None:
 
 @contextmanager
 def started(kind: type[Cluster], folder: Path) -> Iterator[Any]:
-    program = _etcd()
-    assert program is not None
-    with kind(program, 3, folder, tls=kind is Secured) as cluster:
+    with kind(_etcd(), 3, folder, tls=kind is Secured) as cluster:
         yield cluster
         kill(cluster)
 
@@ -425,9 +423,7 @@ def test_a_user_without_rights_builds_the_load_measures_and_writes_nowhere_else(
     if (found := interpreter_for_all(uid)) is None:
         pytest.skip("this clone, or its Python, is not readable to others")
     python, path = found
-    toolchain = builds.find()
-    assert toolchain is not None
-    asked = [toolchain.path, "env", "GOCACHE", "GOMODCACHE"]
+    asked = [builds.find().path, "env", "GOCACHE", "GOMODCACHE"]
     go_built, modules = subprocess.check_output(asked, text=True, env=builds.environment()).split()
     folder = Path(tempfile.mkdtemp(prefix="cnenv-test-", dir="/var/tmp"))
     home = folder / "home"

@@ -292,9 +292,7 @@ def test_the_death_of_the_emulator_is_reported_at_once() -> None:
         net.on_event(lambda kind, text: heard.append((kind, text)))
         h1, s1 = net.addHost("h1"), net.addSwitch("s1")
         net.addLink(h1, s1)
-        pid = net.factory.emulator.pid
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
+        os.kill(net.factory.emulator.pid, signal.SIGKILL)
         eventually(lambda: any(kind == "emulator_died" for kind, _ in heard), "the event")
         with pytest.raises(RunError, match="it has ended"):
             net.addSwitch("s2")

@@ -43,7 +43,6 @@ def test_what_a_killed_network_left_is_removed_and_nothing_else() -> None:
             [sys.executable, "-c", NETWORK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         ) as driver:
             try:
-                assert driver.stdout is not None
                 assert driver.stdout.readline() == b"up\n"
                 bridges = [bridge.name for bridge in switches.list_ours()]
                 assert len(bridges) == 2

@@ -49,7 +49,6 @@ def test_iperf_finds_the_links_bandwidth_and_fails_where_it_is_down(
 ) -> None:
     assert run_command(net, "iperf h1 h2 1") == 0
     said = re.search(r"h1 -> h2: ([\d.]+) Mbit/s over 1\.\d s \(TCP \w+\)", capsys.readouterr().out)
-    assert said is not None
     # 1448 of 1514 bytes are payload; what waits in buffers at the start comes on top.
     assert 0 < float(said[1]) < 60, said[0]
     monkeypatch.setattr("containernet_env.network.measure._CONNECT_DEADLINE_S", 0.5)

@@ -30,7 +30,6 @@ def group() -> Iterator[Path]:
     """A cgroup of our own with 4 % of a core, below this process's own one."""
     cgroups = cgroups_of(os.getpid())
     above = cgroups.v1.get("cpu") or cgroups.v2
-    assert above is not None
     made = above / f"cnenv-test-{secrets.token_hex(3)}"
     made.mkdir()
     try:
@@ -64,9 +63,7 @@ def test_a_process_that_its_groups_quota_stops_shows_it(group: Path, busy: subpr
     use = ProcessUse(busy.pid)
     assert use.read() is not None
     (group / "cgroup.procs").write_text(str(busy.pid))
-    assert busy.stdin is not None
     before = use.read()
-    assert before is not None and before.throttled_periods is not None
     busy.stdin.write(b"go\n")
     busy.stdin.flush()
     periods = before.throttled_periods + 20
@@ -77,11 +74,9 @@ def test_a_process_that_its_groups_quota_stops_shows_it(group: Path, busy: subpr
 
     after = eventually(stopped_often, "its quota has stopped it twenty times")
     use.close()
-    assert after is not None
     window = Window(Sample(0, Consumers(links=before)))
     window.add(Sample(20 * PERIOD_US * 1000, Consumers(links=after)))
     used = window.usage().used.links
-    assert used is not None and used.cpu_ns is not None and used.throttled_ns is not None and used.throttled_periods
     # In each period that stopped it, it was stopped for some of it, and took its quota at most; what each core has
     # taken of that in advance comes on top (Documentation/scheduler/sched-bwc.rst).
     slices_ns = 5_000_000 * (os.cpu_count() or 1)

@@ -141,7 +141,6 @@ _UNITS = {"ms": 1e6, "s": 1e9, "us": 1e3, "ns": 1, "MB": 1 << 20, "kB": 1 << 10,
 def value_of(text: str) -> tuple[float, float]:
     """A value as pprof prints it, and half of its last digit."""
     match = re.fullmatch(r"(\d+)(?:\.(\d+))?([a-zA-Z]+)?", text)
-    assert match is not None, text
     unit = _UNITS[match[3]] if match[3] else 1
     return float(f"{match[1]}.{match[2] or 0}") * unit, 0.51 * 10 ** -len(match[2] or "") * unit
 

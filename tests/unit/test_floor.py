@@ -199,7 +199,6 @@ def test_copies_that_take_turns_wait_for_no_whole_copy() -> None:
     assert three == five == seven and three == pytest.approx(frames_ms(1_001_000, 100) + 8.4 + 0.6 + 1, abs=0.5)
     # Nothing but the leader's link takes time: each copy that is needed waits for those before it.
     three, five, seven = (ms(floor_of(link(0.1, 100), *[link(0.1)] * count), write) for count in (2, 4, 6))
-    assert three is not None and five is not None and seven is not None
     copy = frames_ms(ETCD.write_sizes(write).copied, 100)
     assert (five - three, seven - five) == pytest.approx((copy, copy), abs=1e-5)
 
