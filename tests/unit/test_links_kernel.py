@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from containernet_env.base.errors import RunError, UsageError
-from containernet_env.containernet import original_links
 from containernet_env.hosts import netns
 from containernet_env.model.link import CoDel, DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
 from containernet_env.network import kernel
@@ -197,35 +195,3 @@ def test_a_partition_is_made_again_on_interfaces_that_were(monkeypatch: pytest.M
     del held.filters["e1"]
     fabric.heal()
     assert held.filters == {"e2": 1}
-
-
-def test_a_link_of_the_original_containernet_is_made_again_as_it_was_also_after_a_wrong_read_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    node = SimpleNamespace(pid=1)
-    ends = [SimpleNamespace(node=node, name=name, mac=None, delay=None) for name in ("a-eth0", "b-eth0")]
-    wrong: list[RunError] = []
-
-    def check(link: original_links.OriginalLink) -> None:
-        for error in wrong:
-            raise error
-
-    for end in ends:
-
-        def config(up: None, delay: str, end: Any = end) -> None:
-            if (end.name, delay) == ("b-eth0", "3000.000us"):
-                raise RunError("tc failed")
-            end.delay = delay
-
-        end.config = config
-    link = original_links.OriginalLink("a-b", SimpleNamespace(intf1=ends[0], intf2=ends[1]), LinkSpec.symmetric(0))
-    monkeypatch.setattr(original_links, "clear_direction", lambda end: None)
-    monkeypatch.setattr(original_links, "keywords", lambda direction: {"delay": f"{direction.delay_ns / 1000:.3f}us"})
-    monkeypatch.setattr(original_links.OriginalLink, "check", check)
-    link.apply(LinkSpec.symmetric(MS))
-    wrong.append(RunError("the system holds another delay"))
-    with pytest.raises(RunError, match="another delay"):
-        link.apply(LinkSpec.symmetric(2 * MS))
-    with pytest.raises(RunError, match="tc failed"):
-        link.apply(LinkSpec.symmetric(3 * MS))
-    assert [end.delay for end in ends] == ["2000.000us"] * 2 and link.spec == LinkSpec.symmetric(2 * MS)

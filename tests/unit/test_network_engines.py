@@ -200,6 +200,16 @@ def test_its_links_are_shaped_at_both_ends_read_back_and_parted(
     # Its TCIntf would return early and leave the old limits.
     net.change_link("etcd1", "s1", delay_ns=0, rate_bps=None)
     assert link.read_back() == LinkSpec()
+    # What fails at its second end leaves the link as it was, also after a read-back that was wrong.
+    with monkeypatch.context() as patched, pytest.raises(RunError, match="another delay"):
+        patched.setattr(type(link.held), "check", fakes.raising(RunError("the system holds another delay")))
+        net.change_link("etcd1", "s1", delay_ns=2_000_000)
+    kernel.refused = {"dev abc123s1e1 root handle 10: netem delay 3000": "tc failed"}
+    with pytest.raises(RunError, match="tc failed"):
+        net.change_link("etcd1", "s1", delay_ns=3_000_000)
+    kernel.refused.clear()
+    delays = [side.delay_ns for spec in (link.held.spec, link.read_back()) for side in spec.sides]
+    assert delays == [2_000_000] * 4
     # `partition` was refused, since no link counted as made.
     net.add_host(PLAN.hosts[1], "image:tag", ["sh"])
     net.add_link(PLAN.links[1].a, PLAN.links[1].b, PLAN.links[1].spec)
