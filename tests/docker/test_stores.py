@@ -164,22 +164,3 @@ def test_clients_of_other_stores_are_served_by_etcd(
     if crashed is not None:
         assert crashed.error is not None and f"{crashed.leader_at_start} ended: " in crashed.error, crashed.error
         assert "the proxy ended: exit status 2: panic: a value of 13" in crashed.error
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("quorum", [1, 2])
-def test_only_quorums_that_meet_keep_what_a_lost_coordinator_has_acknowledged(tmp_path: Path, quorum: int) -> None:
-    """Writes of one client, and a load one of whose coordinators is cut off from the others, and killed 2 s later."""
-    choice = {"kind": "replicas", "flags": {"ack": quorum, "from": quorum}}
-    mixed = {"rate": 300, "duration": "7s", "clients": 900, "conns": 90, "timeout": "2s"}
-    events = [{"at": "1s", "partition": "leader"}, {"at": "3s", "kill": "leader"}]
-    kept = {**KEPT, "load": mixed, "keys": "uniform", "events": events}
-    config = topology(tmp_path / "replicas.json", store={"store": choice}, mem="64m")
-    result = measured(tmp_path, config, WRITE, kept, keys=300)
-    alone, lost = result.outcomes
-    # To the coordinator and back, and where two acknowledge, to the nearest of the others and back.
-    assert_above(alone, 2 * LINK_MS + (quorum - 1) * 4 * LINK_MS)
-    assert lost.error is None and lost.leader is not None and lost.leader.startswith("replica1")
-    judgement = judgement_of(result, tmp_path)
-    assert judgement.values["compared"] == "final state"
-    assert judgement.verdict == ("violated" if quorum == 1 else "ok"), judgement
