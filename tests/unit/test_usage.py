@@ -249,6 +249,7 @@ def test_whatever_fails_a_scenario_goes_on() -> None:
     assert sampler.end() is None
     assert sampler.end() is None, "no window has begun"
     sampler.close()
+    assert len({*map(id, kept)}) == len(kept) and kept == sorted(kept, key=lambda sample: sample.at_ns), "each once"
 
 
 def test_a_member_that_was_started_again_goes_on_from_what_it_had_used(monkeypatch: pytest.MonkeyPatch) -> None:
