@@ -14,13 +14,7 @@ import pytest
 import requests
 
 from containernet_env.base import errors
-from containernet_env.base.errors import (
-    MissingRequirementError,
-    RunError,
-    allow_open_files,
-    resource_errors,
-    shortage,
-)
+from containernet_env.base.errors import MissingRequirementError, RunError, allow_open_files, resource_errors, shortage
 from containernet_env.base.work import side_by_side
 
 WRAPPED = requests.exceptions.ConnectionError("Connection aborted.", OSError(errno.EMFILE, "Too many open files"))

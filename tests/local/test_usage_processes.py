@@ -11,15 +11,7 @@ from contextlib import closing
 
 import pytest
 
-from containernet_env.hosts.counters import (
-    AllUse,
-    ContainerUse,
-    DriverUse,
-    Group,
-    Pids,
-    Process,
-    ProcessUse,
-)
+from containernet_env.hosts.counters import AllUse, ContainerUse, DriverUse, Group, Pids, Process, ProcessUse
 from containernet_env.model.usage import Consumption
 from tests.deadline import eventually
 from tests.unit.descriptors import open_descriptors

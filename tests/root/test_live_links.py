@@ -17,16 +17,7 @@ from containernet_env.hosts.netns import ThrowawayNamespace
 from containernet_env.model.link import DirectionSpec, IndependentLoss, Jitter
 from containernet_env.network.kernel import part_lines
 from tests.deadline import eventually
-from tests.root.network import (
-    NETWORKS,
-    PLAIN_HOSTS,
-    answers,
-    apart,
-    keywords_of,
-    needs_emulator,
-    reach,
-    star,
-)
+from tests.root.network import NETWORKS, PLAIN_HOSTS, answers, apart, keywords_of, needs_emulator, reach, star
 
 pytestmark = PLAIN_HOSTS
 
