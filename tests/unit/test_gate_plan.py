@@ -195,10 +195,7 @@ def test_an_unlimited_direction_of_many_hosts_takes_few_senders_and_the_machines
 
 
 def drawn_direction(rng: random.Random, at_bounds: bool = False) -> DirectionSpec:
-    """What a topology may configure, slow links, long and unequal delays and short queues as often as others.
-
-    ``at_bounds``: also the bounds of what is accepted, and what lies around 3 Gbit/s.
-    """
+    """What a topology may configure; ``at_bounds``: also the bounds of that, and what lies around 3 Gbit/s."""
 
     def pick(*values: Any, bounds: tuple[Any, ...] = ()) -> Any:
         return rng.choice(values + bounds if at_bounds else values)
@@ -267,11 +264,7 @@ NEARLY_ALL_LOST = DirectionSpec(rate_bps=100 * MBIT, loss=IndependentLoss(1 - 1e
 def test_whatever_is_accepted_has_a_plan_that_the_prober_takes_and_reasons_for_what_is_left_out(
     topology: Topology, emulated: bool, lossless: bool, dilation: int
 ) -> None:
-    """Above 3 Gbit/s, from 30 s of delay and jitter on, and with dilations, the prober refused the plan, so no run
-    came up.
-
-    What came of it could not be judged either where slow links left out a path, and where a path lost all.
-    """
+    """The prober refused a plan above 3 Gbit/s, from 30 s of delay and jitter on, and with dilations: no run came up."""
     limits = probers_limits()
     links = "emulator" if emulated else "netem"
     plan = plan_for(topology, links, dilation=dilation)
@@ -345,10 +338,7 @@ def test_what_one_link_does_to_a_train_is_not_charged_to_another_one(links: str)
 # those for delays (248, 731, 1030); both copies met the same burst of losses (614).
 @pytest.mark.parametrize("block", sorted({22, 39, 236, 248, 602, 614, 731, 1010, 1030, *chosen(2, many=50)}))
 def test_networks_as_configured_are_not_wrong(block: int) -> None:
-    """Of 1,000 networks drawn so, 160 were called wrong: trains met, were reordered, lost or too short.
-
-    Chance makes a gate wrong once in a thousand (``ALARM``), as a run does it is repeated then.
-    """
+    """Chance makes a gate wrong once in a thousand (``ALARM``); as a run does, it is repeated then."""
     for seed in range(20 * block, 20 * block + 20):
         topology = drawn_star(random.Random(seed))
         found = wrong(gate(topology, seed))
