@@ -264,7 +264,7 @@ NEARLY_ALL_LOST = DirectionSpec(rate_bps=100 * MBIT, loss=IndependentLoss(1 - 1e
 def test_whatever_is_accepted_has_a_plan_that_the_prober_takes_and_reasons_for_what_is_left_out(
     topology: Topology, emulated: bool, lossless: bool, dilation: int
 ) -> None:
-    """The prober refused a plan above 3 Gbit/s, from 30 s of delay and jitter on, and with dilations: no run came up."""
+    """The prober refused plans above 3 Gbit/s, from 30 s of delay or jitter on, and with dilations: no run came up."""
     limits = probers_limits()
     links = "emulator" if emulated else "netem"
     plan = plan_for(topology, links, dilation=dilation)
