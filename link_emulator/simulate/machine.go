@@ -10,6 +10,7 @@ import (
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/framepool"
+	"containernet-env/link_emulator/input"
 	"containernet-env/link_emulator/loop"
 	"containernet-env/link_emulator/stamp"
 )
@@ -45,6 +46,23 @@ type Span struct {
 func Quiet() Noise {
 	return Noise{NowNS: 60, ReadNS: 900, WriteNS: 1100, PollNS: 400, WakeNS: 6000, QueueFrames: device.StampedFrames}
 }
+
+// check refuses what cannot be simulated.
+func (n Noise) check() error {
+	return cmp.Or(
+		input.Range("noise.now_ns", n.NowNS, 1, maxNS), // else a loop that busy-waits would wait for ever
+		input.Range("noise.read_ns", n.ReadNS, 0, maxNS),
+		input.Range("noise.write_ns", n.WriteNS, 0, maxNS),
+		input.Range("noise.poll_ns", n.PollNS, 0, maxNS),
+		input.Range("noise.wake_ns", n.WakeNS, 0, maxNS),
+		input.Range("noise.late_wake.ns", n.LateWake.NS, 0, maxNS),
+		input.Range("noise.overtaken.ns", n.Overtaken.NS, 0, maxNS),
+		input.Range("noise.queue_frames", n.QueueFrames, 1, device.StampedFrames),
+	)
+}
+
+// maxNS bounds every duration of a noise.
+const maxNS = int64(10e9)
 
 // emulatorBytes is what the emulator has for frames, mapped as it is needed.
 const emulatorBytes = int64(512 << 20)

@@ -272,3 +272,22 @@ func (s scenario) differences(idle, noisy Result) (problems []string) {
 	}
 	return problems
 }
+
+func TestParseRefusals(t *testing.T) {
+	const hosts = `"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":1,"ip":"10.0.0.2"}],"duration_ms":1`
+	for input, said := range map[string]string{
+		`{` + hosts + `,"x":1}`:                      "x: unknown field",
+		`{` + hosts + `,"links":[{}]}`:               "links[0].name: got",
+		`{` + hosts + `,"noise":{"now_ns":0}}`:       "noise.now_ns: got 0, allowed: 1 to",
+		`{` + hosts + `,"noise":{"queue_frames":0}}`: "noise.queue_frames: got 0, allowed: 1 to 9872",
+		`{` + hosts + `,"send_wake_ns":-1}`:          "send_wake_ns: got -1, allowed: 0 to",
+		`{` + hosts + `,"delayed":[{"host":"c"}]}`:   `delayed[0].host: there is no host "c"`,
+		`{` + hosts + `,"changes":[{"at_ns":-1}]}`:   "changes[0].at_ns: got -1, allowed: 0 to 1000000",
+	} {
+		_, err := Parse([]byte(input))
+		assert.That(t, err != nil && strings.Contains(err.Error(), said), "%s: got %v, want %q", input, err, said)
+	}
+	r, err := Parse([]byte(`{` + hosts + `,"noise":{"wake_ns":7},"seed":3}`))
+	assert.That(t, err == nil && r.Noise.WakeNS == 7 && r.Noise.ReadNS == Quiet().ReadNS && r.Seed == 3, "got %+v, %v",
+		r, err)
+}

@@ -51,8 +51,8 @@ type Change struct {
 	Switches map[string]map[string]string `json:"switches"`
 }
 
-// Parse reads a request as JSON: that of a probe, and the network; see the README. Unknown fields are errors; what the
-// machine does is not checked.
+// Parse reads a request as JSON: that of a probe, and the network; see the README. Unknown fields and values out of
+// range are errors.
 func Parse(data []byte) (Request, error) {
 	r := Request{Noise: Quiet(), SendWakeNS: 60_000}
 	given := struct {
@@ -62,7 +62,7 @@ func Parse(data []byte) (Request, error) {
 	if err := input.Decode(data, &given); err != nil {
 		return r, err
 	}
-	if err := r.Check(); err != nil {
+	if err := cmp.Or(r.Check(), r.Noise.check(), input.Range("send_wake_ns", r.SendWakeNS, 0, maxNS)); err != nil {
 		return r, err
 	}
 	for i, line := range given.Links {
@@ -71,6 +71,19 @@ func Parse(data []byte) (Request, error) {
 			return r, fmt.Errorf("links[%d].%w", i, err)
 		}
 		r.Links = append(r.Links, link)
+	}
+	for i, delayed := range r.Delayed {
+		if !slices.ContainsFunc(r.Hosts, func(host input.Host) bool { return host.Name == delayed.Host }) {
+			return r, fmt.Errorf("delayed[%d].host: there is no host %q", i, delayed.Host)
+		}
+		if err := input.Range(fmt.Sprintf("delayed[%d].ns", i), delayed.NS, 0, maxNS); err != nil {
+			return r, err
+		}
+	}
+	for i, change := range r.Changes {
+		if err := input.Range(fmt.Sprintf("changes[%d].at_ns", i), change.AtNS, 0, r.DurationMS*1e6); err != nil {
+			return r, err
+		}
 	}
 	return r, nil
 }
