@@ -68,12 +68,10 @@ def carry(
     noise: Noise = ORDINARY,
     stalls: Sequence[Stall] = (),
     delayed: Sequence[tuple[str, float, int]] = (),
-    **more: Any,
 ) -> tuple[Times, ...]:
     """Carry out the streams of a plan, slowed by a dilation.
 
-    ``delayed``: of the frames that a host sends, which share enters its interface how much later, ns. ``more``: of the
-    request, such as other ``routes`` than those of the plan's paths.
+    ``delayed``: of the frames that a host sends, which share enters its interface how much later, ns.
     """
     hosts = [{"name": name, "pid": 1, "ip": str(IPv4Address("10.0.0.1") + n)} for n, name in enumerate(plan.hosts)]
     request = {
@@ -85,7 +83,6 @@ def carry(
         "noise": {**noise, "stalls": [{"from_ns": begin, "to_ns": end} for begin, end in sorted(stalls)]},
         "delayed": [{"host": host, "ratio": ratio, "ns": ns} for host, ratio, ns in delayed],
         "seed": seed,
-        **more,
     }
     return times_from_json(_simulate(json.dumps(request)), dilation)
 

@@ -5,16 +5,10 @@ The table of faults is whole, what strikes real and simulated runs covers it, an
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from containernet_env.base.errors import RunError
-from containernet_env.base.http import NoAnswerError
-from containernet_env.stores.etcd import EtcdCluster, EtcdMember
 from tests.faults.document import DOCUMENT, between, fault_table
 from tests.faults.faults import FAULTS as STRIKES
 from tests.faults.simulated import FAULTS, carry_out, events_of_sites, strike_anywhere
@@ -85,22 +79,6 @@ def test_events_of_sites_and_pairs(seed: int, tmp_path: Path) -> None:
     # The leader of a majority stays, and an election without one is explained.
     led, term = row["LeaderAtStart"], int(row["TermAtEnd"]) - int(row["TermAtStart"])
     assert (row["Valid"], row["Error"], term > 0) == ("yes", FINISHED, led == "etcd1"), said
-
-
-@pytest.mark.simulated
-def test_a_driver_without_descriptors_takes_no_member_for_silent_while_the_cluster_starts() -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise NoAnswerError("POST on port 2379") from OSError(errno.EMFILE, "Too many open files")
-
-    connection = SimpleNamespace(request_json=refused)
-    place: Any = SimpleNamespace(
-        ip="10.0.0.1", host=SimpleNamespace(name="etcd1"), connection=connection, endpoint=None
-    )
-    cluster = EtcdCluster([EtcdMember(place)])
-    assert list(cluster.statuses().values()) == [None]
-    with pytest.raises(RunError, match="gives this process no more open files"):
-        cluster.statuses(starting=True)
-    cluster.close()
 
 
 # --- the table and its document ---------------------------------------------------------------------------------------

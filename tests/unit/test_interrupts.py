@@ -19,7 +19,7 @@ from rich.console import Console
 
 from containernet_env.base import clock
 from containernet_env.base.errors import Interrupted, RunError, text_of
-from containernet_env.base.work import Stop, stops_kept
+from containernet_env.base.work import stops_kept
 from containernet_env.cli.terminal import StopSignals, TerminalProgress
 from containernet_env.hosts import netns
 from containernet_env.model.disruption import Disruption
@@ -40,25 +40,6 @@ def press() -> None:
 
 
 # --- a matrix that ends early -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.simulated(seeds=10)
-@pytest.mark.parametrize("running", [write("w2"), read("r")], ids=["measured", "in the data set's load"])
-def test_a_stop_off_the_main_thread_leaves_a_row_interrupted_for_the_running_scenario_only(running: Scenario) -> None:
-    """For signals the cells ``driver-int``, ``-term`` of the table of faults say so."""
-    bench, ended_s = Bench(write("w", val_size=1), running, write("w3"), stop=Stop()), list[float]()
-
-    def work() -> None:
-        with pytest.raises(Interrupted):
-            bench.matrix.run()
-        ended_s.append(clock.monotonic())
-
-    bench.server.answer(GOOD, lambda: (bench.stop.request(), clock.sleep(60)))
-    thread = clock.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert ended_s[0] < 1001
-    assert [(row["Scenario"], row["Error"]) for row in bench.rows()] == [("w", "-"), (running.name, "interrupted")]
 
 
 def leaving(bench: Bench, call: Callable[[], object]) -> None:

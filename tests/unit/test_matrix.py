@@ -18,18 +18,12 @@ from containernet_env.model.disruption import Disruption
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario, Warmup
 from containernet_env.model.usage import LinkStatistics
-from containernet_env.runs.follow import (
-    HOST_NEWS_S,
-    WATCH_INTERVAL_S,
-    Course,
-    timeout_s,
-    who_is_silent,
-)
+from containernet_env.runs.follow import HOST_NEWS_S, WATCH_INTERVAL_S, Course, timeout_s, who_is_silent
 from containernet_env.runs.load import Answer, Progress
 from containernet_env.stores.cluster import NEAR, Cluster, Waits
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop
-from tests.unit.fakes import GOOD, MEMBERS, Bench, FakeCluster, observing, read, result_of, write
+from tests.unit.fakes import GOOD, MEMBERS, Bench, read, result_of, write
 
 pytestmark = pytest.mark.simulated(seeds=5)
 
@@ -448,21 +442,6 @@ def test_the_floor_is_that_of_the_requests_that_were_answered() -> None:
     bench.server.answer(GOOD, Answer(one, None), GOOD, Answer(none, None))
     bench.run()
     assert seen == [{"": (40, 24)}, {"": (1000, None)}, None]
-
-
-def test_a_second_cluster_goes_on_where_the_first_one_was_lost() -> None:
-    """Of four scenarios the first two are on a cluster that dies in the first one."""
-    bench = Bench(read("a"), read("b"), read("c"), read("d"))
-    bench.server.answer(GOOD, lambda: bench.cluster.kill("etcd1", "etcd2") or Answer(None, "no answer"))
-    assert bench.matrix.run(2)
-    lost = "etcd1 was OOM-killed; etcd2 was OOM-killed"
-    bench.target.cluster = FakeCluster()
-    bench.matrix.move_to(bench.target, observing(bench.target))
-    assert not bench.matrix.run(4)
-    assert bench.errors() == [f"{lost}; no answer", f"not run: {lost}", "-", "-"]
-    assert [row["Cluster"] for row in bench.rows()] == ["1", "-", "2", "2"]
-    # Its data set is loaded anew: load, a; load, c, d.
-    assert len(bench.server.asked) == 5
 
 
 # --- scenarios with events: what they did is in the row, and is no failure of it --------------------------------------

@@ -23,12 +23,11 @@ from containernet_env.model.disruption import Disruptions, ExecutedEvent, Target
 from containernet_env.model.link import DirectionSpec, Hop, IndependentLoss, Jitter
 from containernet_env.model.topology import Topology, network_of
 from containernet_env.network.emulator import Answer, LinkEmulator
-from containernet_env.network.gate_plan import GatePlan, Stream
 from containernet_env.runs.reuse import change_between, standing_key
 from containernet_env.runs.sweep.design import design
 from tests.simulated_time import chosen
 from tests.unit.blocks import write
-from tests.unit.simulated import carry, changed, gate, wrong
+from tests.unit.simulated import changed, gate, wrong
 from tests.unit.test_config import comes_back
 
 US, MS, MBIT = 10**3, 10**6, 10**6
@@ -67,26 +66,6 @@ def test_frames_take_the_least_delay_over_switches_without_hosts_too(tmp_path: P
     assert names_of(network.hops("etcd1", "etcd2", ["a-b"])) == names_of(network.hops("etcd1", "etcd2"))
 
 
-def test_links_have_values_for_each_direction_and_all_that_a_hosts_link_has(tmp_path: Path) -> None:
-    own = {"delay": "50ms", "bandwidth": 10, "loss": 0.25}
-    config = read(
-        tmp_path,
-        [*at("s2", count=2), HOST | {"switch": "s1", "bandwidth": 5, "link_delay": "7ms"}],
-        links={"s1>s2": own, "s2>s1": "30ms"},
-        switches=["s1", "s2"],
-        client={"switch": "s2"},
-    )
-    (link,) = config.switch_links
-    assert (link.a, link.b, link.spec.b_to_a) == ("s1", "s2", DirectionSpec(30 * MS))
-    assert link.spec.a_to_b == DirectionSpec(50 * MS, 10 * MBIT, loss=IndependentLoss(0.25))
-    assert [node.switch for node in config.hosts] == ["s2", "s2", "s1", "s2"]
-    network = network_of(config)
-    assert network.rtt("etcd1", "etcd3").propagation_ns == (50 + 30 + 14) * MS
-    assert network.rtt("etcd1", "benchmark").propagation_ns == 0
-    one = network_of(read(tmp_path, at("hub", "hub"), switches=["hub"]))
-    assert names_of(one.hops("etcd1", "benchmark")) == ["etcd1>hub", "hub>benchmark"]
-
-
 def drawn(random: Random) -> dict[str, Any]:
     """A file with a random graph, connected, with more links than it needs where there is room for them."""
     names = [f"n{number}" for number in range(random.randint(2, 7))]
@@ -113,40 +92,6 @@ def test_the_gate_proves_random_graphs_and_finds_a_wrong_link(tmp_path: Path, se
     name = random.choice([hop for link in network.between if (hop := f"{link.a}>{link.b}") in used])
     found = wrong(gate(network, seed, changed([name], delay_ns=25 * MS)))
     assert any(name in subject for subject, _ in found), "it, or a path that it is part of"
-
-
-def test_in_simulated_time_frames_take_another_way_from_the_moment_that_a_link_goes_down(tmp_path: Path) -> None:
-    network = network_of(ring(tmp_path, reroute=True))
-    hops = tuple(hop for link in network.links for hop in link.hops)
-    names = tuple(host.name for host in network.hosts)
-    plan = GatePlan(names, {pair: network.hops(*pair) for pair in permutations(names, 2)}, hops)
-    plan.streams = [Stream("etcd1", "etcd3", 0, 400 * MS, 500 * US, 800, 98)]
-    plan.duration_ns, plan.warmup_ns, plan.warmup_interval_ns = 500 * MS, 2000 * MS, 5 * MS
-    down_ns, up_ns = 100 * MS + 250 * US, 250 * MS + 250 * US
-    changes = [
-        {"at_ns": at_ns, "link": "b-c", "up": up, "switches": network.routes([] if up else ["b-c"])}
-        for at_ns, up in ((down_ns, False), (up_ns, True))
-    ]
-    (times,) = carry(plan, noise={}, routes=network.routes(), changes=changes)
-    fates = {
-        round(sent_ns / US / 500): delay_ns for sent_ns, delay_ns in zip(times.sent_ns, times.delay_ns, strict=True)
-    }
-    assert len(fates) == 800
-
-    def fate(sent_ns: int) -> int | None:
-        """One way: a-b 5 ms, b-c 5 ms, c-d 5 ms; around 20 ms; the one that has come to b goes back."""
-        to_b, to_c = sent_ns + 5 * MS, sent_ns + 10 * MS
-        if down_ns <= sent_ns < up_ns:
-            return 20 * MS
-        if sent_ns < down_ns <= to_b:
-            return (5 + 5 + 20) * MS
-        return None if to_b < down_ns <= to_c else 15 * MS
-
-    expected = [fate(number * 500 * US) for number in range(800)]
-    assert {fate: expected.count(fate) for fate in expected} == {15 * MS: 480, 20 * MS: 300, 30 * MS: 10, None: 10}
-    for number, wanted_ns in enumerate(expected):
-        delay_ns = fates[number]
-        assert (delay_ns == -1) if wanted_ns is None else wanted_ns <= delay_ns < wanted_ns + 100 * US, number
 
 
 def test_a_default_queue_fits_the_ways_around(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from containernet_env.setup.images import Images
 from tests.unit import sweep_fakes
 from tests.unit.blocks import LOAD, write, writes
 from tests.unit.commands import check_block
-from tests.unit.fakes import CONFIG, QUICK, Beds, Patch, on_fakes, rows, run
+from tests.unit.fakes import CONFIG, Beds, Patch, on_fakes, rows, run
 from tests.unit.manifests import LINKS, MACHINE, PROGRAM, STORE, manifest
 from tests.unit.sweep_fakes import Sweeping
 
@@ -126,20 +126,6 @@ def test_everything_configured_is_the_same_again_also_with_an_edited_log(
     assert {row["Config"] for row in new} == {CONFIG.name}
     assert f"repeats {first.name}, on equal terms" in called("show", str(result.directory)).output
     assert manifest_in(rerun(result.directory).directory)["repeats"]["run_id"] == result.directory.name
-
-
-def test_the_files_that_it_was_read_from_are_not_needed_again(made: Beds, tmp_path: Path, monkeypatch: Patch) -> None:
-    for path in (CONFIG, QUICK):
-        shutil.copy(path, tmp_path / f"copy-{path.name}")
-    monkeypatch.chdir(tmp_path)
-    copies = (f"copy-{CONFIG.name}", f"copy-{QUICK.name}")
-    result = measure(*copies, "out.csv", only=["read-*-50x1x1"])
-    for name in copies:
-        Path(name).unlink()
-    again = rerun(result.directory, tmp_path / "again.csv")
-    names = [[outcome.scheduled.scenario.name for outcome in found.outcomes] for found in (result, again)]
-    assert names[0] == names[1] == ["read-linearizable-50x1x1", "read-serializable-50x1x1"]
-    assert rows(tmp_path / "again.csv")[0]["Config"] == f"copy-{CONFIG.name}"
 
 
 def test_a_run_on_a_testbed_that_another_one_had_left_is_repeated_on_its_own(made: Beds, sweep: Sweeping) -> None:

@@ -481,16 +481,6 @@ def test_an_interval_that_is_wider_than_a_factor_of_two_is_noise() -> None:
     assert course.rates[course.high] > 2 * course.rates[course.low]
 
 
-def test_a_store_that_tosses_a_coin_has_no_rate() -> None:
-    found = 0
-    for seed in range(200):
-        draws = Random(seed)
-        course, made = run(search(1, 1_000_000), lambda step: draws.choice(("held", "missed")))  # noqa: B023
-        assert len(made) <= MAX_PROBES
-        found += course.end == "found"
-    assert found <= 10, f"{found} of 200 searches found a rate where there is none"
-
-
 def test_it_is_bounded_however_late_its_repeats_contradict_each_other() -> None:
     told: Counter[int] = Counter()
 

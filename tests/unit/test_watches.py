@@ -15,12 +15,7 @@ import pytest
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.container import ExitState, ending_of
-from containernet_env.model.findings import (
-    PAUSE_NS,
-    death_findings,
-    leader_findings,
-    network_findings,
-)
+from containernet_env.model.findings import PAUSE_NS, death_findings, leader_findings, network_findings
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import Consumers, Consumption, Leadership, LinkStatistics, Usage
 from containernet_env.runs.follow import MemberWatch
