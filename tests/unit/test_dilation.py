@@ -181,16 +181,13 @@ def test_what_of_the_load_generators_answer_is_a_time_or_a_rate(snapshot: Any) -
     assert "\n".join(f"{ratio:g}: {' '.join(held)}" for ratio, held in sorted(by_ratio.items())) == snapshot
 
 
-def test_histograms_and_counters_of_links_are_scaled() -> None:
+def test_histograms_and_counters_of_links_are_scaled_and_lost_frames_stay_lost() -> None:
     found = [load["response_time"] for load in results().values() if "histogram" in (load["response_time"] or {})]
     text = found[0]["histogram"]
     exact, scaled = decode(text), decode(emulated({"histogram": text}, 4)["histogram"])
     assert scaled.counts == tuple((round(value / 4), count) for value, count in exact.counts)
     assert emulated({"errors": {"after 1_s": 3}}, 4) == {"errors": {"after 1_s": 3}}
     assert emulated({"lateness": {"buckets": [[4000, 7]]}}, 4) == {"lateness": {"buckets": [[1000, 7]]}}
-
-
-def test_frames_of_a_gate_that_were_lost_stay_lost() -> None:
     stream = {"sent": 2, "received": 1, "sent_ns": [400, 800], "delay_ns": [-1, 4000]}
     (times,) = times_from_json({"streams": [stream]}, 4)
     assert (times.sent_ns, times.delay_ns, times.delays_ns) == ([100, 200], [-1, 1000], [1000])
@@ -403,11 +400,8 @@ def test_a_file_that_cannot_hold_the_factor_takes_no_slowed_rows(tmp_path: Path)
             check_out(plan_of(tmp_path, {"nodes": NODES}, [scenario()], factor), out)
 
 
-def test_the_load_generator_takes_every_factor() -> None:
+def test_the_load_generator_takes_every_factor_and_as_many_times_as_long() -> None:
     assert contract.MOST["dilation"] == DILATION_MAX
-
-
-def test_a_scenario_may_take_so_many_times_as_long() -> None:
     assert timeout_s(write("w"), dilation=20) == 20 * timeout_s(write("w"))
 
 

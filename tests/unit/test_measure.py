@@ -93,14 +93,6 @@ def filling(run: Run) -> Callable[..., None]:
     return lambda *_: setattr(run, "full", True)
 
 
-def stopping(run: Run) -> Callable[..., None]:
-    def call(*_: object) -> None:
-        run.stop.request()
-        run.stop.check()
-
-    return call
-
-
 ENDED = "etcd2 ended before the first scenario: killed by SIGKILL"
 
 
@@ -214,18 +206,6 @@ def test_how_a_run_ended_is_in_its_events(
     assert run.kinds[-1] == "run_ended" and run.downs == [1] * (step != "__init__")
     told = [(event["kind"], event["text"]) for event in events(run.out) if event["kind"] in ENDINGS]
     assert told == [(kind, text)]
-
-
-def test_a_stop_is_heard_while_a_store_is_set_up_and_in_a_second_run(run: Run, monkeypatch: Patch) -> None:
-    """A caller hands one token to several runs: the first one's tear-down shields it for good."""
-    run()
-    run.out = run.out.with_name("second.csv")
-    with monkeypatch.context() as patch:
-        patch.setattr(measure_module, "ready_images", lambda store, report, asked: stopping(run)())
-        run.fails(Interrupted)
-        assert not rows(run.out)
-    run.fails(Interrupted)
-    assert len(run.beds) == 1 or run.beds[1].ups == 0
 
 
 @pytest.mark.simulated()
@@ -466,7 +446,7 @@ def test_who_asks_a_run_to_end_between_or_in_repetitions_has_every_row_and_nothi
         run.beds.special[2] = run.stop.request
     else:
         run.beds.at["down"] = lambda bed: run.stop.request() if moment == "down" else None
-        run.beds.at["up"] = lambda bed: stopping(run)() if (moment, len(run.beds)) == ("up", 2) else None
+        run.beds.at["up"] = lambda bed: (moment, len(run.beds)) == ("up", 2) and (run.stop.request(), run.stop.check())
     run.fails(Interrupted, repeat=3, fresh=True)
     first, *others = run.errors
     assert first == "-" and len(others) == 2

@@ -21,13 +21,12 @@ from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.writer import scenarios_text
 from containernet_env.model.findings import Finding
 from containernet_env.model.load_result import LoadResult
-from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario, Warmup
 from containernet_env.model.search import MAX_PROBES, Saturation, Search, Step, Verdict
 from containernet_env.results.run_directory import scenario_line
 from containernet_env.results.run_files import ScenarioLine
 from containernet_env.runs.load import Answer
-from containernet_env.runs.searching import Searching, judge
+from containernet_env.runs.searching import judge
 from tests.unit.answers import check_request, open_loop
 from tests.unit.blocks import mixed, planned, reads, writes
 from tests.unit.blocks import write as written
@@ -291,20 +290,6 @@ def test_an_interrupted_search_leaves_a_row_with_what_is_known(first: bool) -> N
     assert (row["SearchEnd"], row["SearchRate_per_s"]) == ("ended", "-")
     assert int(row["SearchProbes"]) == len(bench.probes) and (len(bench.probes) >= 8) is not first
     assert (row["99%"] == "-") is first and (not first or row["Valid"] == "-")
-
-
-def test_a_stop_between_a_search_and_its_row_costs_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench, sum_up, stops = searched(queue(2000)), Searching.sum_up, [Interrupted(2)]
-
-    def struck(self: Searching, row: ScenarioOutcome) -> ScenarioOutcome:
-        if stops:
-            raise stops.pop()
-        return sum_up(self, row)
-
-    monkeypatch.setattr(Searching, "sum_up", struck)
-    with pytest.raises(Interrupted):
-        bench.matrix.run()
-    assert [row["SearchEnd"] for row in bench.rows()] == ["found"]
 
 
 DIED = "etcd2 was OOM-killed"
