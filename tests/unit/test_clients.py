@@ -98,12 +98,6 @@ def test_a_part_of_a_scenario_is_what_its_client_sends(tmp_path: Path) -> None:
     ]
 
 
-def test_with_one_client_nothing_has_parts(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, READ, clients=[{"site": "us"}])
-    (planned,) = plan.scenarios
-    assert planned.scheduled.scenario.parts == () and planned.scheduled.scenario.member == "etcd3"
-
-
 FIND = {"type": "read", "consistency": "l", "load": {"search": {"p99": "50ms"}, "clients": 9, "conns": 9}}
 REFUSED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"client": {}}, WRITE),
