@@ -33,7 +33,6 @@ type Request struct {
 	Noise      Noise                        `json:"noise"`
 	SendWakeNS int64                        `json:"send_wake_ns"` // the most by which a sender wakes up late
 	Delayed    []Delayed                    `json:"delayed"`
-	Changes    []Change                     `json:"changes"`
 	Seed       uint64                       `json:"seed"`
 }
 
@@ -41,14 +40,6 @@ type Request struct {
 type Delayed struct {
 	Chance
 	Host string `json:"host"`
-}
-
-// Change is a link that goes down or up at a time: see the operation link_state.
-type Change struct {
-	AtNS     int64                        `json:"at_ns"`
-	Link     string                       `json:"link"`
-	Up       bool                         `json:"up"`
-	Switches map[string]map[string]string `json:"switches"`
 }
 
 // Parse reads a request as JSON: that of a probe, and the network; see the README. Unknown fields and values out of
@@ -80,11 +71,6 @@ func Parse(data []byte) (Request, error) {
 			return r, err
 		}
 	}
-	for i, change := range r.Changes {
-		if err := input.Range(fmt.Sprintf("changes[%d].at_ns", i), change.AtNS, 0, r.DurationMS*1e6); err != nil {
-			return r, err
-		}
-	}
 	return r, nil
 }
 
@@ -107,7 +93,6 @@ type simulation struct {
 	number    uint64 // of the run
 	run       *probe.Run
 	originNS  int64
-	failed    error // of a change
 }
 
 // Simulate carries out a request.
@@ -127,7 +112,7 @@ func Simulate(r Request) (Result, error) {
 		return Result{}, err
 	}
 	s.begin()
-	if err := cmp.Or(s.Run(s.originNS+s.DurationMS*1e6), s.failed); err != nil {
+	if err := s.Run(s.originNS + s.DurationMS*1e6); err != nil {
 		return Result{}, err
 	}
 	result := Result{Links: s.Fabric.State().Links, TapDrops: map[string]uint64{}}
@@ -174,17 +159,6 @@ func (s *simulation) build() error {
 	return nil
 }
 
-// change takes links down and up, from originNS on.
-func (s *simulation) change() {
-	for _, c := range s.Changes {
-		s.At(s.originNS+c.AtNS, func(int64) {
-			s.Loop.Post(func(nowNS int64) {
-				s.failed = cmp.Or(s.failed, s.Fabric.SetLinkUp(c.Link, c.Up, c.Switches, nowNS))
-			})
-		})
-	}
-}
-
 func (s *simulation) received(host int, frame []byte, atNS int64) {
 	if s.run != nil {
 		s.run.Arrived(host, s.addresses[host], frame, atNS-s.originNS)
@@ -216,7 +190,6 @@ func (s *simulation) begin() {
 	s.Fabric.Reset(s.originNS)
 	s.run = probe.NewRun(s.Request.Request, s.addresses, s.number)
 	s.Disturb(s.Noise)
-	s.change()
 	for i := range s.hosts {
 		s.sendNext(i, s.originNS)
 	}
