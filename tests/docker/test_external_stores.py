@@ -168,8 +168,6 @@ def test_it_is_measured_and_keeps_nothing(kind: str, tmp_path: Path, tmp_path_fa
             assert cluster.token is None or path.is_dir() or cluster.token.encode() not in path.read_bytes(), path
 
 
-# --- the cluster of etcd_image/compose.yaml ----------------------------------------------------------------------
-
 COMPOSE = PROJECT / "etcd_image" / "compose.yaml"
 PACKAGE = "docker-compose"
 PROJECT_NAME = f"cnenv-compose-{os.getpid()}"

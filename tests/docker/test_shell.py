@@ -175,8 +175,6 @@ def calls_from_outside() -> None:
     assert "--allow=" in str(answer["error"])
 
 
-# --- a Containernet script with only its import changed, driven through Mininet's own CLI -----------------------------
-
 SCRIPT = Path(__file__).with_name("containernet_script.py")
 COMMANDS = (
     "nodes", "net", "dump", "links", "pingall", "pingallfull", "iperf d1 d2", "iperfudp 1M d1 d2",

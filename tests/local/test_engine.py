@@ -109,9 +109,6 @@ def fake(place: Path) -> Iterator[FakeEngine]:
         made.end()
 
 
-# --- whether it answers -----------------------------------------------------------------------------------------------
-
-
 def test_no_socket_is_no_engine(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCKER_HOST")
     monkeypatch.setattr(engine, "_DEFAULT_ADDRESS", f"unix://{place}")
@@ -170,8 +167,6 @@ def test_something_silent_may_be_an_engine_that_starts(fake: FakeEngine, monkeyp
         engine.is_reachable()
     assert raised.value.late
 
-
-# --- what becomes of it -----------------------------------------------------------------------------------------------
 
 HOST = Container("etcd1", ContainerOptions(logs=True), "c0ffee")
 ASKED: list[Callable[[], object]] = [
@@ -303,9 +298,6 @@ def test_a_tear_down_without_its_engine_says_so_first_and_what_stays(place: Path
     )
     alone = tear_down_error([("links", RunError("device busy"))])
     assert str(alone) == "could not be removed:\n  links: device busy"
-
-
-# --- what the SDK raises, and what it lists ---------------------------------------------------------------------------
 
 
 def api_error(status: int, explanation: str) -> APIError:

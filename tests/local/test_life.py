@@ -30,8 +30,6 @@ def program(path: Path, script: str) -> Path:
     return path
 
 
-# --- programs of a killed driver --------------------------------------------------------------------------------------
-
 IMPORTS = """
 import sys, threading
 from pathlib import Path
@@ -104,9 +102,6 @@ def test_a_driver_that_ends_while_a_program_is_started_leaves_it_ended() -> None
         nsexec._wait(child.pid, read)
         assert child.wait(60) == -signal.SIGKILL
     os.close(read)
-
-
-# --- the prober and the link emulator, which hang, crash or take their time -------------------------------------------
 
 
 def test_the_prober_ends_with_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,9 +35,6 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out.csv"
 
 
-# --- the server -------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def served(out: Path) -> Iterator[Server]:
     with Server(out, State()) as server:
@@ -175,8 +172,6 @@ def test_a_request_that_comes_slowly_is_given_up(served: Server, monkeypatch: py
     assert eventually(lambda: not served._clients, "no client is left")
 
 
-# --- the command ------------------------------------------------------------------------------------------------------
-
 WATCH = """
 import sys
 from pathlib import Path
@@ -235,9 +230,6 @@ def test_ctrl_c_ends_the_command_at_once_with_a_page_open(out: Path, tmp_path: P
             process.send_signal(signal.SIGINT)
             status, _, error = end(process)
         assert (status, error.strip()) == (130, "interrupted")
-
-
-# --- the page in a browser --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")

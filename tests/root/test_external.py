@@ -67,9 +67,6 @@ pytestmark = [
 ]
 
 
-# --- the clusters -----------------------------------------------------------------------------------------------------
-
-
 def kill(cluster: Cluster, first: int = 0) -> None:
     """End its members, from number ``first`` on, at once: their data is not needed."""
     for process in cluster._processes[first:]:
@@ -172,9 +169,6 @@ def keys_below(cluster: Cluster, prefix: str = PREFIX) -> list[str]:
     return [base64.b64decode(item["key"]).decode() for item in cluster.ask("/v3/kv/range", body).get("kvs", [])]
 
 
-# --- runs and commands ------------------------------------------------------------------------------------------------
-
-
 def rows(folder: Path) -> list[dict[str, str]]:
     return list(csv.DictReader((folder / "out.csv").read_text().splitlines()))
 
@@ -218,9 +212,6 @@ class Watching(Silent):
     def scenario_ended(self, outcome: Any) -> None:
         self.lines += "\n".join(started_servers())
         self.keys += self.look()
-
-
-# --- etcd -------------------------------------------------------------------------------------------------------------
 
 
 def test_rows_say_what_was_seen_and_keys_are_under_the_prefix_of_the_run_until_its_end(
@@ -383,9 +374,6 @@ def test_a_sweep_varies_loads(plain: Cluster, tmp_path: Path, capsys: pytest.Cap
     assert {row["Hosts"] for row in rows(tmp_path)} == {"external"} and keys_below(plain) == []
 
 
-# --- a user without rights, who has no programs of root's either ------------------------------------------------------
-
-
 def as_user(uid: int) -> list[str]:
     return ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--no-new-privs"]
 
@@ -452,9 +440,6 @@ def test_a_user_without_rights_builds_the_load_measures_and_writes_nowhere_else(
     finally:
         shutil.rmtree(folder)
     assert keys_below(plain) == []
-
-
-# --- a service of which only URLs are known ---------------------------------------------------------------------------
 
 
 def left(urls: list[str]) -> list[Record]:

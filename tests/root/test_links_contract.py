@@ -173,9 +173,6 @@ def test_a_tc_error_is_fatal_and_says_what_tc_said() -> None:
             link.apply(LinkSpec.symmetric(0, 10 * MBIT))
 
 
-# --- the queue of a host's network card: who has to wait, and what becomes of the rest --------------------------------
-
-
 def both_ways(rate_bps: int, uplink: Uplink | None = None) -> LinkSpec:
     direction = DirectionSpec(0, rate_bps, uplink=uplink)
     return LinkSpec(direction, direction)

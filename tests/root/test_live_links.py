@@ -233,9 +233,6 @@ def test_every_frame_is_accounted_for(emulated_net: Containernet) -> None:
     )
 
 
-# --- neighbours: entered for good where the kernel would not hold them ------------------------------------------------
-
-
 @needs_emulator
 def test_more_hosts_reach_each_other_than_the_kernel_resolves_neighbours_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """With 40 hosts, 540 of 1,600 pings were lost: the kernel has 1024 entries for all namespaces together by default.

@@ -223,9 +223,6 @@ def test_nothing_is_said_of_loads_unlike_those_measured(tmp_path: Path) -> None:
     assert (five.unknown, five.fit, five.shortages) == ((WRITE,), (), ())
 
 
-# --- what a request costs ---------------------------------------------------------------------------------------------
-
-
 def test_what_a_request_costs_at_a_rate() -> None:
     """Heartbeats cost the same at any: 0.2 cores and 1 ms for each request are 21 ms at 10/s, 1.2 ms at 1000/s."""
     samples = [sample(rate_per_s=rate, cluster_ns=(0.2 / rate + 1e-3) * 1e9) for rate in (10, 1000)]
@@ -342,8 +339,6 @@ def test_every_reason_has_words() -> None:
     assert reasons_text("machine_full;of another version") == "all cores were busy, of another version"
 
 
-# --- what `check` prints ----------------------------------------------------------------------------------------------
-
 MANY = [replace(WRITE, name=f"write-{clients}", clients=clients) for clients in (5, 10, 90, 100)]
 
 
@@ -397,9 +392,6 @@ def test_check_and_a_dry_run_say_it(place: Path, tmp_path: Path) -> None:
     place.write_text("{")
     result = shown("check", plan.config.path)
     assert (result.exit_code, f"  {place} is not what a run has left there" in result.output) == (0, True)
-
-
-# --- the file of costs: what is kept, bounded, ignored, and that no run fails for it ----------------------------------
 
 
 @pytest.fixture

@@ -45,8 +45,6 @@ def outcome(scenario: Scenario, result: Mapping[str, Any] | None = None, **chang
     return ScenarioOutcome(ScheduledScenario(scenario, 1), "t", 1, load=load, **changes)
 
 
-# --- every column of one outcome whose figures all differ, so that no two derivations can be swapped unseen -----------
-
 PERCENTILES = ("10", "25", "50", "75", "90", "95", "99", "99.9")
 SEARCH = Search(p95_ns=5_000_000, p99_ns=50_000_000, low=Decimal(10), high=Decimal(1000))
 PROBE = Probe(1, "repeat", Decimal("251.5"), 6.5, 7, "held", "", (0.004, 0.04))
@@ -135,8 +133,6 @@ def test_every_column_holds_its_own_figure(snapshot: SnapshotAssertion) -> None:
     assert tuple(row) == COLUMNS
     assert row == snapshot
 
-
-# --- what single columns hold in each case ----------------------------------------------------------------------------
 
 READ = read("r")
 RATED = replace(READ, rate=Decimal(500))
@@ -290,9 +286,6 @@ def test_names_of_numbers_carry_their_unit() -> None:
     for column in TABLE[len(SEED_COLUMNS) :]:
         if column.number and column.unit and column.name not in ("99%", "99.9%"):
             assert column.name.endswith(("_per_s", f"_{column.unit}")), column.name
-
-
-# --- only fields that every result has --------------------------------------------------------------------------------
 
 
 def required(value: Any, form: dict[str, Any]) -> Any:

@@ -304,9 +304,6 @@ def test_words_of_intervals_that_reach_beyond_no_difference() -> None:
         assert comparison._how_much("slower", "Requests/sec", Interval(0.9, low, high, 6)) == words
 
 
-# --- the command: what it prints and writes, its exit status, and the files that it refuses ---------------------------
-
-
 def test_the_command_prints_a_table_that_fits_a_terminal(tmp_path: Path) -> None:
     a = write(tmp_path / "a.csv", rows(EVEN, "1", 18, LinkDelay_ms="3"))
     b = write(tmp_path / "b.csv", rows(scaled(EVEN, 0.9), "2", 18, LinkDelay_ms="4"))
@@ -389,8 +386,6 @@ def test_what_is_wrong_is_said_before_anything_is_installed(tmp_path: Path, monk
     assert not (tmp_path / "cells.csv").exists()
 
 
-# --- rows of one configuration are merged, rows of different ones never are -------------------------------------------
-
 EVIL = "w\x1b[2J\u202e[red]"
 
 
@@ -469,9 +464,6 @@ def test_rows_of_the_seeds_form_with_other_request_counts_are_not_merged(tmp_pat
     loads = (("write", "100"), ("write", "100"), ("write", "9"), ("read", "9"))
     made = [report_rows.row(TestType=kind, RequestCount=total) for kind, total in loads]
     assert summarize(load(write(tmp_path / "seed.csv", made, seed=True)))["rows"].tolist() == [2, 1, 1]
-
-
-# --- what is printed --------------------------------------------------------------------------------------------------
 
 
 def test_what_results_prints(tmp_path: Path, snapshot: SnapshotAssertion) -> None:

@@ -31,9 +31,6 @@ PAGE = (DOCS / "fidelity.md").read_text()
 WINDOW_NS = 10 * S
 
 
-# --- the verdict ------------------------------------------------------------------------------------------------------
-
-
 def test_the_worst_finding_decides() -> None:
     few: tuple[Kind, Effect] = ("few_answers", "unknown")
     cases: list[tuple[list[tuple[Kind, Effect]], Verdict]] = [
@@ -57,9 +54,6 @@ def test_the_document_has_each_kind_of_finding_with_its_effects_and_threshold() 
     assert listed == [(kind, effects[kind], rule.threshold) for kind, rule in RULES.items()]
 
 
-# --- the load ---------------------------------------------------------------------------------------------------------
-
-
 def test_what_was_not_measured_has_no_findings() -> None:
     assert [*rules.load_findings(None), *rules.floor_findings(None, 1.0), *rules.store_findings(None)] == []
     assert [
@@ -80,9 +74,6 @@ def test_a_median_below_its_floor_is_told() -> None:
         found = [(item.kind, item.effect, item.value) for item in rules.floor_findings(result, floor_s)]
         told = [] if below_s is None else [("below_floor", "info", pytest.approx(below_s))]
         assert found == told, (median_s, floor_s)
-
-
-# --- the machine ------------------------------------------------------------------------------------------------------
 
 
 def cores(count: float, **others: Any) -> Consumption:
@@ -226,9 +217,6 @@ def test_a_load_is_judged_at_its_thresholds(load: dict[str, Any], expected: Any)
     assert [(item.kind, item.effect, item.value) for item in found] == expected
 
 
-# --- the members ------------------------------------------------------------------------------------------------------
-
-
 def test_a_slow_disk_is_told_by_the_bucket_of_the_99th_percentile() -> None:
     cases: dict[tuple[tuple[float | None, int], ...], list[float | None]] = {
         ((0.001, 98), (0.016, 2)): [],
@@ -297,9 +285,6 @@ def test_a_member_may_be_silent_for_an_election_timeout() -> None:
         for item in found:
             assert item.text == f"etcd2 answered nothing for {silent_s:.1f} s; {allowed}"
             assert (item.value, item.threshold) == (pytest.approx(silent_s * 1e9), min(timeout_s, 2.0) * 1e9)
-
-
-# --- what events explain ----------------------------------------------------------------------------------------------
 
 
 def carried(

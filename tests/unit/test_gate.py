@@ -139,8 +139,6 @@ NETWORKS = {
 }
 
 
-# --- networks as configured -------------------------------------------------------------------------------------------
-
 SPREAD = "unproved: rate of h1>s1, h2>s1 (20 Mbit/s)"
 """Jitter spreads the ends of trains."""
 ONLY_QUEUE = "unproved: queue of h1>s1 (207 frames)"
@@ -248,9 +246,6 @@ def test_what_the_samples_cannot_decide_is_unproved(network: str, kind: str, sai
     proof, (*name, kind) = proof_of(network), kind.split()
     check = check_of(proof, *(name or [NAME]), kind)
     assert proof.passed and re.match(said, f"{check.verdict}: {check.measured}: {check.why}"), (check, proof.text)
-
-
-# --- faults -----------------------------------------------------------------------------------------------------------
 
 
 def of_jitter(**values: Any) -> Fault:
@@ -508,9 +503,6 @@ def test_more_frames_than_fit_are_explained_by_as_long_a_stall(more: int, stall_
     fault = changed([NAME], queue_frames=2000 + more)
     check = check_of(judge(plan, fault, [(begin, begin + stall_ns)] if stall_ns else []), NAME, "queue")
     assert check.verdict == verdict, check
-
-
-# --- what else is in the times of a gate ------------------------------------------------------------------------------
 
 
 def test_trains_that_tell_nothing_are_unproved_with_the_reason() -> None:

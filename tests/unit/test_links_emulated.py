@@ -98,9 +98,6 @@ def test_an_mtu_is_that_of_the_hosts_port_too_and_stays(kernel: FakeKernel) -> N
     assert emulator.requests[-1][1]["mtu"] == 9000
 
 
-# --- what is held back at the host ------------------------------------------------------------------------------------
-
-
 def test_what_a_host_sends_waits_at_the_host_and_a_change_reaches_it(kernel: FakeKernel) -> None:
     direction = DirectionSpec(3_000_000, 10**8, default_queue_frames=2000, overhead_bytes=24)
     link, _ = link_of(LinkSpec(direction, direction))
@@ -254,9 +251,6 @@ def test_what_the_hosts_queue_drops_is_lost_by_the_links(kernel: FakeKernel) -> 
     assert fabric.statistics([link], reset=False, buckets=False)["ports"]["d1"]["host_queue"] is None
 
 
-# --- the end of a link ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("error", [Interrupted(2), RunError("no answer after 5 s")])
 def test_a_making_that_is_cut_short_leaves_nothing_and_raises_nothing_else(error: BaseException) -> None:
     """Ctrl-C in bring-up: `remove_port: port "benchmark-eth0" carries link "benchmark-s1"`, exit status 1."""
@@ -307,9 +301,6 @@ def test_a_link_that_was_removed_or_failed_gives_its_name_and_addresses_back(
     assert (again.name, [end.mac for end in again.ends]) == ("d1-d2", ["02:00:00:00:00:0a", derived])
     again.ends[0].set_mac("02:00:00:00:00:0c")
     assert make(2).name == "d1-d2-3"
-
-
-# --- starts of the emulator -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -175,9 +175,6 @@ def test_every_value_that_is_not_held_is_an_error_that_names_link_and_direction(
         check_held("x", LinkSpec(FREE, DirectionSpec(0, 10**6, 5)), LinkSpec(FREE, DirectionSpec(0, 10**6, 6)))
 
 
-# --- partitions, on interfaces that go and come again -----------------------------------------------------------------
-
-
 def test_a_partition_is_made_again_on_interfaces_that_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """`restart h1` during a partition failed: the new interface had no clsact that could be deleted."""
     held = FakeKernel()

@@ -33,9 +33,6 @@ README = (GO / "README.md").read_text().replace("\n  ", "")  # its long lines ar
 MS = 10**6
 
 
-# --- specs: the ranges are the link emulator's ------------------------------------------------------------------------
-
-
 OUT_OF_RANGE: dict[str, tuple[Any, ...]] = {
     "delay_ns must be 0 to": (-1, 3600 * 10**9 + 1),
     "rate_bps must be 1000 to": (999, 10**12 + 1),
@@ -75,9 +72,6 @@ def test_the_share_that_is_lost_in_the_long_run() -> None:
     assert [loss.mean_ratio for loss in losses] == pytest.approx([0.25, 0.04, 0.5])
     bursts = (GilbertElliottLoss(0.01, 0.24), GilbertElliottLoss(1, 1))
     assert [loss.correlation for loss in bursts] == pytest.approx([0.75, 0])
-
-
-# --- keywords ---------------------------------------------------------------------------------------------------------
 
 
 def test_keywords_mean_what_they_mean_to_mininet() -> None:
@@ -141,9 +135,6 @@ def test_asking_for_nothing_is_fine_and_addresses_are_no_shaping() -> None:
         link.change(link.ends[0], jitter=Jitter("uniform", 2 * MS))
 
 
-# --- the emulator's memory --------------------------------------------------------------------------------------------
-
-
 def test_the_emulators_own_numbers() -> None:
     pool, emulator = (GO / "framepool/framepool.go").read_text(), (GO / "emulator/emulator.go").read_text()
     (shares,), (sizes,) = re.findall(r"shares = (\d+)", pool), re.findall(r"chunkShift int \}\{(.*)\}\n", pool)
@@ -173,9 +164,6 @@ def test_what_waits_and_what_travels_and_a_warning_only_where_it_cannot_fit() ->
     assert frame_memory_note([DirectionSpec(3 * MS, 10**9)] * 96) is not None
     note = frame_memory_note([DirectionSpec(100 * MS, 10**9)] * 100)
     assert note is not None and "8063 MiB" in note and "416 MiB" in note
-
-
-# --- statistics, in one form for every kind of links ------------------------------------------------------------------
 
 
 def stats_example() -> dict[str, Any]:

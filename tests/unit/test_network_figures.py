@@ -296,9 +296,6 @@ def test_figures_in_cells_are_legible_in_every_theme_and_printed() -> None:
             before = distance
 
 
-# --- check --figure ---------------------------------------------------------------------------------------------------
-
-
 def test_check_draws_the_picture_in_the_documents_and_replaces_its_own(
     tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
@@ -338,9 +335,6 @@ def test_figures_that_cannot_be_drawn_are_refused_before_anything_is_done(
     said = f"{done.exception}{done.output}".replace(str(tmp_path), "FOLDER")
     assert done.exit_code != 0 and message in said and "Hosts" not in done.output
     assert sorted(path.name for path in tmp_path.iterdir()) == before
-
-
-# --- the report -------------------------------------------------------------------------------------------------------
 
 
 def run_on(

@@ -77,8 +77,6 @@ def repetitions(*p50s_s: str, clusters: str = "123456789") -> list[dict[str, str
     ]
 
 
-# --- rows and their medians -------------------------------------------------------------------------------------------
-
 SIX = ("0.001", "0.002", "0.003", "0.005", "0.006", "0.007")
 OF_A_DURATION = [row(Scenario="write-5s-1x1-8B", RequestCount=str(2000 + n), Repetition=str(n)) for n in (1, 2, 3)]
 OTHER_SEEDS = [row(LoadSeed="0"), row(LoadSeed="1", Repetition="2"), row(LoadSeed="0", CpuModel="another")]
@@ -200,9 +198,6 @@ def test_the_table_has_figures_beside_names_and_what_a_row_found_on_its_cluster(
     table = {column.title: column.values for column in document(write(tmp_path / "out.csv", rows)).table}
     assert [*table][:4] == ["scenario", "Repetition", "counts", "requests/s"] and "link delay, one way (ms)" in table
     assert table["Reused"] == ("r1", "r2")
-
-
-# --- axes -------------------------------------------------------------------------------------------------------------
 
 
 def test_lines_grids_and_pairs_vary_in_their_axes_alone(tmp_path: Path) -> None:
@@ -412,9 +407,6 @@ def test_axes_of_a_sweep_that_no_column_has_are_read_from_its_journal(
     assert any("settings that no column has are left out" in note for note in document(path).notes)
 
 
-# --- percentile curves and timelines ----------------------------------------------------------------------------------
-
-
 def test_a_curve_is_of_histograms_where_all_rows_have_one_and_each_point_of_the_same_rows(tmp_path: Path) -> None:
     """The slowest percentage was the median of the one long row, beside others of all rows."""
 
@@ -447,9 +439,6 @@ def test_the_first_timeline_shows_a_course_and_is_of_a_row_that_counts(tmp_path:
     details = {number: Details((), None, Timeline(1.0, steps, ())) for number, steps in enumerate(courses)}
     found = traces(detailed(tmp_path / "out.csv", [row(), row(Valid="no"), row()], details), "timelines")
     assert [one["y"] for one in found if one["name"] == "succeeded"] == [[5, 6, 7], [5, 6], [5]]
-
-
-# --- run directories --------------------------------------------------------------------------------------------------
 
 
 def add_load(run: Path, **more: Any) -> None:
@@ -520,9 +509,6 @@ def test_a_run_id_leads_nowhere_else(made_run: RunDirectory, run_id: str) -> Non
     assert of_run(made_run, RunId=run_id).runs == ()
 
 
-# --- the page ---------------------------------------------------------------------------------------------------------
-
-
 def test_nothing_from_a_file_ends_the_data_and_the_policy_allows_nothing_else(tmp_path: Path) -> None:
     """Names as text, and no element made of them: tests/local/test_report_browser.py."""
     rows = []
@@ -584,8 +570,6 @@ def test_a_page_of_far_too_many_rows_says_what_it_shows(tmp_path: Path, monkeypa
     for words in ("first 10 of 19 configurations", "first 20 of 84 rows", "3 of 31 rows that do not count"):
         assert any(words in note for note in found.notes), words
 
-
-# --- what `report` and `plot` write over: what they wrote themselves, and nothing else --------------------------------
 
 PLOT = ("plot", "--x", "clients", "--y", "p50")
 PAGE_OF_MINE = b"<!DOCTYPE html>\n<html><p>my own page</p></html>"

@@ -121,9 +121,6 @@ def test_rows_have_numbers_and_texts_and_no_misspelt_column(tmp_path: Path) -> N
     assert (frame["LinkDelay_ms"][0], frame["Config"][1]) == ("3", "a\\udcff.json")
 
 
-# --- What cannot be written -------------------------------------------------------------------------------------------
-
-
 def test_a_row_that_finds_no_room_leaves_the_file_at_its_last_whole_row(tmp_path: Path) -> None:
     """A full disk was a traceback, and half a row."""
     path = tmp_path / "out.csv"
@@ -232,9 +229,6 @@ def test_new_files_are_on_disk_before_they_have_their_names(tmp_path: Path, monk
     proof = Proof(at="", at_ns=0, passed=True, problems=[], unproved=[], pairs=[])
     RunDirectory(tmp_path / "out.csv", "run-1").add_proof(proof)
     assert isinstance(done[0], int) and done[1] == "replace"
-
-
-# --- The file is no longer where it was -------------------------------------------------------------------------------
 
 
 def replaced(path: Path) -> None:
@@ -366,8 +360,6 @@ def test_a_rescue_that_finds_no_room_is_told_and_tried_again_with_the_next_row(t
     file.append({"TestType": "read"})
     assert [row["TestType"] for row in rows(file.file)] == ["write", "read"]
 
-
-# --- Torn rows --------------------------------------------------------------------------------------------------------
 
 WHOLE = {"Scenario": "w", "Error": 'not run: "a", b', "Timestamp": "2026-01-01T00:00:00.000Z"}
 

@@ -166,9 +166,6 @@ def test_the_repetitions_for_a_difference_are_the_least_with_which_it_is_detecta
     assert ours.repetitions_for(1.0001, 0.3) is None
 
 
-# --- tests of chance --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("trials", "ratio"), [(1, 0.5), (50, 0.1), (300, 0.02), (700, 0.5), (20, 0.9)])
 def test_tails_are_those_of_the_binomial_distribution(trials: int, ratio: float) -> None:
     terms = [math.comb(trials, k) * ratio**k * (1 - ratio) ** (trials - k) for k in range(trials + 1)]
@@ -207,8 +204,6 @@ def test_all_tests_of_a_gate_share_its_false_alarms() -> None:
     assert sigmas(0.0228) == pytest.approx(2.0, abs=0.01)
     assert worth(1000, 0.0) == 1000 and worth(1000, 0.5) == pytest.approx(333.3, abs=0.1)
 
-
-# --- histograms of the load generator ---------------------------------------------------------------------------------
 
 COMPRESSED = 0x1C849314
 

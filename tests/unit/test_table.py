@@ -101,9 +101,6 @@ def change(out: Path, name: str, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new, 1))
 
 
-# --- dbtester ---------------------------------------------------------------------------------------------------------
-
-
 def test_what_is_after_the_duration_or_not_told_by_all_repetitions_is_in_no_figure(tmp_path: Path) -> None:
     drained = [row(**ONE | {"Drain_s": "0.5", "Total": "2.5"}), row(**TEN | {"Total": "2", "Requests/sec": "30"})]
     assert values(write(tmp_path / "drained.csv", drained))["AVG-THROUGHPUT"] == 20
@@ -242,9 +239,6 @@ def test_sizes_are_written_as_dbtester_writes_them() -> None:
     assert {value: size_text(value) for value in sizes} == sizes
 
 
-# --- clients ----------------------------------------------------------------------------------------------------------
-
-
 def test_what_is_printed(out: Path, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     """dbtester's sums are over steps: 5.25 s are 2 and 3.25; 98 of 100 requests of the second step succeeded, in
     seconds of 30, 40, 20 and 8. Requests/s by clients are medians with their range over three repetitions; what does
@@ -266,9 +260,6 @@ def test_what_is_printed(out: Path, tmp_path: Path, snapshot: SnapshotAssertion)
         " ".join([form, name, *options]): answer("table", form, tmp_path / name, *options, folder=tmp_path)
         for form, name, options in calls
     } == snapshot
-
-
-# --- the command ------------------------------------------------------------------------------------------------------
 
 
 def test_a_table_is_never_cut_and_says_that_there_are_no_run_directories(tmp_path: Path) -> None:

@@ -22,8 +22,6 @@ from tests.simulated_time import World
 
 S = 10**9
 
-# --- the kernel's texts -----------------------------------------------------------------------------------------------
-
 PROC_STAT = b"""cpu  1729151 26405 510376 2378543 29293 7 42480 2237 11 12
 cpu0 765681 10381 241321 1309662 9890 0 17085 1117 0 0
 cpu1 963470 16024 269054 1068880 19402 0 25394 1119 0 0
@@ -156,9 +154,6 @@ def test_a_machine_is_read_and_a_kept_file_anew_which_may_go(tmp_path: Path) -> 
     nothing.close()
 
 
-# --- the sampler ------------------------------------------------------------------------------------------------------
-
-
 class Counting:
     """Consumers of which the machine has used one second more at each look."""
 
@@ -275,8 +270,6 @@ def test_a_member_that_was_started_again_goes_on_from_what_it_had_used(monkeypat
     pid[0] = 3
     assert member.read() == Consumption(cpu_ns=14, rss_bytes=30, reads=12), "what one reading lacked is not lost"
 
-
-# --- between two samples ----------------------------------------------------------------------------------------------
 
 BEFORE = Consumption(**dict.fromkeys(NAMES, 1000))
 AFTER = Consumption(**{name: 1500 + index for index, name in enumerate(NAMES)})
