@@ -39,6 +39,7 @@ type Fabric struct {
 	portByID  []*Port        // nil: removed
 	addresses *addressTable  // of all switches in a routed network, see SetRoutes; else nil
 	setOf     map[uint32]int // by port id, while partitioned
+	changes   uint64         // see Changes
 }
 
 // New makes an empty network whose frames live in pool.
@@ -73,6 +74,9 @@ func (f *Fabric) Ingress(port *Port, frame []byte, arrivedNS int64) {
 		}
 	}
 }
+
+// Changes differs from its earlier value if any Port.LeastDelayNS may.
+func (f *Fabric) Changes() uint64 { return f.changes }
 
 // Unmatched counts a frame of the port's host whose time of arrival is only a bound, on the link that it enters next.
 func (f *Fabric) Unmatched(port *Port) {

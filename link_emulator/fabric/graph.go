@@ -100,6 +100,7 @@ func (f *Fabric) newDirection(link *Link, which string, from, to end, params mod
 	d.line.Set(nowNS, params)
 	if from.port != nil {
 		from.port.out = d
+		f.changes++
 	} else {
 		from.sw.out = append(from.sw.out, d)
 		from.sw.updateSlack()
@@ -250,6 +251,7 @@ func (f *Fabric) changed(d *Direction) {
 	if from := d.back.to; from.sw != nil {
 		from.sw.updateSlack()
 	}
+	f.changes++
 	f.reschedule(d)
 }
 
@@ -322,6 +324,7 @@ func (f *Fabric) RemoveLink(name string, nowNS int64) error {
 		from := d.back.to
 		if from.port != nil {
 			from.port.out = nil
+			f.changes++
 			continue
 		}
 		from.sw.out = slices.DeleteFunc(from.sw.out, func(out *Direction) bool { return out == d })

@@ -225,6 +225,15 @@ type PortState struct {
 // Name is the port's name in the control protocol.
 func (p *Port) Name() string { return p.name }
 
+// LeastDelayNS is how long any frame of the port's host needs at least to the end of its first link: so much later than
+// it came, it may enter by Ingress. Without a link it is a second.
+func (p *Port) LeastDelayNS() int64 {
+	if p.out == nil {
+		return 1e9
+	}
+	return p.out.line.LeastDelayNS()
+}
+
 // state is that of the port, given those of all links.
 func (p *Port) state(links map[string]*LinkState) PortState {
 	state := PortState{Alive: p.alive, PortCounts: p.PortCounts}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"containernet-env/link_emulator/assert"
@@ -81,6 +82,61 @@ func play(t testing.TB, script []byte) {
 		}
 	}
 	n.checkNothingIsLeft()
+}
+
+// TestFramesMayEnterLater: frames that enter up to their LeastDelayNS later than they came, port by port, are delivered,
+// dropped and altered as if each had entered at once. Four hosts send to each other over two switches.
+func TestFramesMayEnterLater(t *testing.T) {
+	drops := uint64(0)
+	for seed := range uint64(60) {
+		deliver := func(entersLater bool) *network {
+			random := rand.New(rand.NewPCG(seed, 6))
+			n := twoSwitches(t)
+			for i := range 5 {
+				change := Change{Params: kinds[[]string{"plain", "chance", "aqm", "reorder"}[random.IntN(4)]]}
+				change.Params.DelayNS += random.Int64N(3 * ms)
+				change.Params.RateBPS, change.Params.QueueFrames = input.Limit(random.IntN(2)*5e6), 20
+				if change.Params.AQM.Kind != model.FIFO {
+					change.Params.RateBPS = 5e6
+				}
+				assert.OK(t, n.SetLink(fmt.Sprint("l", i), [2]*Change{&change, &change}, 0))
+			}
+			leastNS := n.ports["h0"].LeastDelayNS()
+			for _, port := range n.ports {
+				leastNS = min(leastNS, port.LeastDelayNS())
+			}
+			var waiting [4][]delivery // frames that came to a host and have not entered yet
+			now, entered := int64(0), int64(0)
+			for i := range 1000 {
+				now += random.Int64N(ms / 10)
+				host, to := random.IntN(4), []byte{0, 1, 2, 3, 255}[random.IntN(5)]
+				came := delivery{now, string(frame(to, byte(host), fmt.Sprintf("%0400d", i)))}
+				waiting[host] = append(waiting[host], came)
+				if entersLater && now+ms/10-entered < leastNS && i < 999 {
+					continue
+				}
+				n.Advance(now)
+				for host, frames := range waiting {
+					for _, came := range frames {
+						n.Ingress(n.ports[fmt.Sprint("h", host)], []byte(came.frame), came.dueNS)
+					}
+				}
+				waiting, entered = [4][]delivery{}, now
+			}
+			n.checkNothingIsLeft()
+			return n
+		}
+		atOnce, later := deliver(false), deliver(true)
+		for name, link := range atOnce.State().Links {
+			drops += link.AToB.Drops[DropQueue] + link.BToA.Drops[DropQueue]
+			assert.Equal(t, later.links[name].state().AToB.Drops, link.AToB.Drops, "seed %d: drops of %s", seed, name)
+			assert.Equal(t, later.links[name].state().BToA.Drops, link.BToA.Drops, "seed %d: drops of %s back", seed, name)
+		}
+		for name, sink := range atOnce.sinks {
+			assert.That(t, slices.Equal(sink.frames, later.sinks[name].frames), "seed %d: %s gets other frames", seed, name)
+		}
+	}
+	assert.That(t, drops > 1000, "only %d frames found a queue full", drops)
 }
 
 // FuzzChanges: no sequence of frames, changes, cuts and partitions loses count of a frame or of the frame memory.

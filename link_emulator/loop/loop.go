@@ -1,9 +1,9 @@
 // Package loop moves frames between devices and the fabric on one OS thread.
 //
-// The thread waits in epoll for readable devices, for the due time of the next frame (a timerfd) and for requests. It
-// carries out requests between two frames (Do), so a change of the network is atomic with respect to traffic. It runs
-// with real-time priority where that is granted. Its busy-waiting is bounded to a small share of the time, and it
-// sleeps now and then even under constant load.
+// The thread waits in epoll for readable devices, for the due time of the next frame (a timerfd) and for requests.
+// Under load it reads the devices by time instead (see polling). It carries out requests between two frames (Do), so a
+// change of the network is atomic with respect to traffic. It runs with real-time priority where that is granted. Its
+// busy-waiting is bounded to a small share of the time, and it sleeps now and then even under constant load.
 package loop
 
 import (
@@ -59,8 +59,9 @@ type Loop struct {
 	moved     bool  // the last turn had events
 	armedNS   int64 // what the timer is set to, expired or not; 0: not set
 	polledNS  int64 // when the devices were last polled
+	polling   polling
+	changes   uint64 // of the fabric, that polling knows
 	idleDebt  idleDebt
-	switches  int64 // of the core, before the last wait
 	busyWait  busyWait
 	timerTook timerLatency
 	counts    Counts
@@ -189,17 +190,21 @@ func (l *Loop) Step() error {
 // requests.
 func (l *Loop) turn() (requests bool, err error) {
 	l.counts.Turns++
+	if changes := l.fabric.Changes(); changes != l.changes {
+		l.changes = changes
+		l.setPolling()
+	}
 	beforeNS := l.kernel.Now()
 	l.idleDebt.noteBusy(beforeNS)
-	n, slept, err := l.await(beforeNS)
+	n, slept, timerNS, err := l.await(beforeNS)
 	if err != nil {
 		return false, err
 	}
 	nowNS := l.kernel.Now()
-	if slept && n == 1 && l.events[0].Fd == TimerExpired && l.armedNS > beforeNS {
-		l.timerTook.took(nowNS - l.armedNS)
+	if timerNS > beforeNS {
+		l.timerTook.took(nowNS - timerNS)
 	}
-	if slept && nowNS-beforeNS > switchNS && l.kernel.Switches() > l.switches {
+	if slept {
 		l.idleDebt.noteIdle(nowNS)
 	}
 	if l.idleDebt.mostlyBusy() {
@@ -228,41 +233,67 @@ func (l *Loop) turn() (requests bool, err error) {
 	return requests, nil
 }
 
-// await returns the number of events. It returns at once if a frame is due soon or if there are events. Otherwise it
-// sets the timer to when the thread must run for the next frame, and sleeps. After a turn with events it polls before
-// it sets the timer: under load there usually are more, and setting the timer is the most expensive part of a turn.
-func (l *Loop) await(nowNS int64) (n int, slept bool, err error) {
+// await returns the number of events, whether the thread gave up its core, and the time at which a timer ended that
+// sleep, or 0. It returns at once if a frame is due soon or if there are events. Otherwise it sleeps until the thread
+// must run for the next frame.
+//
+// After a turn with events it polls before it sets the timer: under load there usually are more, and setting the timer
+// is the most expensive part of a turn. While the loop polls by time, frames that come do not end a sleep.
+func (l *Loop) await(nowNS int64) (n int, slept bool, timerNS int64, err error) {
 	dueNS, some := l.fabric.NextDue() // 0 when nothing is due
 	if some {
 		dueNS -= l.busyWait.lead(nowNS, dueNS, l.timerTook.ns)
 	}
 	soon := some && dueNS <= nowNS+soonNS
-	if soon && nowNS-l.polledNS < pollIntervalNS {
-		return 0, false, nil
+	byTime := l.polling.judge(l.polledNS) && !l.relaxed
+	waits := byTime && nowNS < l.polling.nextNS
+	switch {
+	case soon && (waits || nowNS-l.polledNS < pollIntervalNS):
+		return 0, false, 0, nil
+	case waits:
+		return l.doze(nowNS, dueNS)
 	}
 	l.polledNS = nowNS
-	if soon || l.moved {
-		n, errno := l.kernel.Wait(l.events[:], 0, l.relaxed)
-		if errno != 0 && errno != unix.EINTR {
-			return 0, false, fmt.Errorf("epoll_wait: %w", errno)
-		}
-		if soon || n > 0 {
-			return n, false, nil
+	if soon || l.moved || byTime {
+		n, err = l.wait(0)
+		if soon || n > 0 || byTime || err != nil {
+			return n, false, 0, err
 		}
 	}
 	if dueNS != l.armedNS {
 		if errno := l.kernel.Arm(dueNS); errno != 0 {
-			return 0, false, fmt.Errorf("timerfd_settime to %d: %w", dueNS, errno)
+			return 0, false, 0, fmt.Errorf("timerfd_settime to %d: %w", dueNS, errno)
 		}
 		l.armedNS = dueNS
 	}
-	l.switches = l.kernel.Switches()
-	var errno unix.Errno
-	n, errno = l.kernel.Wait(l.events[:], -1, l.relaxed)
-	if errno != 0 && errno != unix.EINTR {
-		return 0, false, fmt.Errorf("epoll_wait: %w", errno)
+	switches := l.kernel.Switches()
+	n, err = l.wait(-1)
+	if slept = l.kernel.Switches() > switches; slept && n == 1 && l.events[0].Fd == TimerExpired {
+		timerNS = l.armedNS
 	}
-	return n, true, nil
+	return n, slept, timerNS, err
+}
+
+// wait returns the number of events: those at hand if timeoutMS is 0, the first if it is -1.
+func (l *Loop) wait(timeoutMS int) (n int, err error) {
+	n, errno := l.kernel.Wait(l.events[:], timeoutMS, l.relaxed)
+	if errno != 0 && errno != unix.EINTR {
+		return 0, fmt.Errorf("epoll_wait: %w", errno)
+	}
+	return n, nil
+}
+
+// doze sleeps until the devices are to be polled, or a frame is due at dueNS (0: none is), unless there are requests.
+func (l *Loop) doze(nowNS, dueNS int64) (n int, slept bool, timerNS int64, err error) {
+	timerNS = l.polling.nextNS
+	if dueNS != 0 {
+		timerNS = min(timerNS, dueNS)
+	}
+	if l.kernel.Doze(timerNS - nowNS) {
+		n, err = l.wait(0)
+		return n, false, 0, err
+	}
+	return 0, true, timerNS, nil
 }
 
 // read reads up to a batch of frames from a device; false when the device has disappeared. Frames that become due
@@ -284,6 +315,9 @@ func (l *Loop) read(port *Port) bool {
 		length, errno := port.device.Read(buffer)
 		switch errno {
 		case 0:
+			if !port.prompt {
+				l.polling.frames++
+			}
 			arrivedNS := port.arrival(buffer[:length], length == len(buffer))
 			l.fabric.Ingress(port.fabricPort, buffer[:length], arrivedNS)
 		case unix.EAGAIN, unix.EINTR:
@@ -316,6 +350,24 @@ func (l *Loop) handleRequests() {
 	}
 }
 
+// setPolling finds which devices have to be read at once, and how rarely the others may be polled.
+func (l *Loop) setPolling() {
+	l.polling.everyNS, l.polling.nextNS = mostPollingNS, 0 // frames may be due sooner than they were
+	for fd, w := range l.watched {
+		if w.port == nil || w.process {
+			continue
+		}
+		halfNS := w.port.fabricPort.LeastDelayNS() / 2
+		prompt := w.port.stamps == nil || halfNS < leastPollingNS // without a stamp, a frame comes when it is read
+		if !prompt {
+			l.polling.everyNS = min(l.polling.everyNS, halfNS)
+		}
+		if w.port.prompt != prompt && l.kernel.EndsDoze(fd, prompt) == nil {
+			w.port.prompt = prompt
+		}
+	}
+}
+
 // Kernel is what a loop needs of the operating system besides its devices. Package simulate has another one, in
 // simulated time. All methods but Wake belong to the data thread; none of them allocates.
 type Kernel interface {
@@ -325,9 +377,11 @@ type Kernel interface {
 	Wait(events []unix.EpollEvent, timeoutMS int, relaxed bool) (int, unix.Errno)
 	Arm(atNS int64) unix.Errno // sets the timer, or clears it if atNS is 0, and forgets an earlier expiration
 	Sleep(ns int64)
-	Switches() int64    // how often the thread gave up its core
-	Wake()              // makes Wait return, from any thread
-	Watch(fd int) error // Wait returns while the descriptor is readable
+	Doze(ns int64) (woken bool)       // Sleep that Wake ends, or a descriptor by EndsDoze
+	Switches() int64                  // how often the thread gave up its core
+	Wake()                            // makes Wait or Doze return, from any thread
+	Watch(fd int) error               // Wait returns while the descriptor is readable
+	EndsDoze(fd int, ends bool) error // so does Doze, or not any more
 	Unwatch(fd int)
 }
 
@@ -341,21 +395,24 @@ const (
 // purpose; see realtime.Pin.
 type system struct {
 	epoll, timer, waker int
+	dozing              int         // epoll of what ends a Doze
 	usage               unix.Rusage // buffer for getrusage
 }
 
 func newSystem() (*system, error) {
 	epoll, epollErr := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	dozing, dozingErr := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	timer, timerErr := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	waker, wakerErr := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	s := &system{epoll: epoll, timer: timer, waker: waker}
+	s := &system{epoll: epoll, dozing: dozing, timer: timer, waker: waker}
 	return s, cmp.Or(
-		os.NewSyscallError("epoll_create1", epollErr),
+		os.NewSyscallError("epoll_create1", cmp.Or(epollErr, dozingErr)),
 		os.NewSyscallError("timerfd_create", timerErr),
 		os.NewSyscallError("eventfd", wakerErr),
 		// Edge-triggered: one event per expiration and per Wake, which are not read.
-		s.add(timer, TimerExpired, unix.EPOLLET),
-		s.add(waker, Woken, unix.EPOLLET),
+		add(epoll, timer, TimerExpired, unix.EPOLLET),
+		add(epoll, waker, Woken, unix.EPOLLET),
+		add(dozing, waker, Woken, unix.EPOLLET),
 	)
 }
 
@@ -399,15 +456,68 @@ func (s *system) Wake() {
 	_, _ = unix.Write(s.waker, one[:])
 }
 
-func (s *system) Watch(fd int) error { return s.add(fd, int32(fd), 0) }
+// Doze implements Kernel by ppoll(2), which needs no timer. Reading the events clears that of Wake.
+func (s *system) Doze(ns int64) (woken bool) {
+	dozing, timeout := unix.PollFd{Fd: int32(s.dozing), Events: unix.POLLIN}, unix.NsecToTimespec(max(ns, 0))
+	n, _, _ := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&dozing)), 1,
+		uintptr(unsafe.Pointer(&timeout)), 0, 0, 0) // fails for bad arguments only
+	if n == 1 {
+		var events [8]unix.EpollEvent
+		unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(s.dozing), uintptr(unsafe.Pointer(&events)),
+			uintptr(len(events)), 0, 0, 0)
+	}
+	return n == 1
+}
 
-func (s *system) add(fd int, reportedAs int32, more uint32) error {
+func (s *system) Watch(fd int) error { return add(s.epoll, fd, int32(fd), 0) }
+
+func (s *system) EndsDoze(fd int, ends bool) error {
+	if ends {
+		return add(s.dozing, fd, int32(fd), 0)
+	}
+	return unix.EpollCtl(s.dozing, unix.EPOLL_CTL_DEL, fd, nil)
+}
+
+func add(epoll, fd int, reportedAs int32, more uint32) error {
 	event := unix.EpollEvent{Events: unix.EPOLLIN | more, Fd: reportedAs}
-	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &event))
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &event))
 }
 
 // Unwatch is needed although a closed fd leaves the epoll set by itself: not while a forked process still holds it.
-func (s *system) Unwatch(fd int) { _ = unix.EpollCtl(s.epoll, unix.EPOLL_CTL_DEL, fd, nil) }
+func (s *system) Unwatch(fd int) {
+	for _, epoll := range [...]int{s.epoll, s.dozing} {
+		_ = unix.EpollCtl(epoll, unix.EPOLL_CTL_DEL, fd, nil)
+	}
+}
+
+const (
+	// mostPollingNS bounds how long frames wait in the devices, so that their queues do not fill: 10,000 frames each.
+	mostPollingNS = int64(1e6)
+	// leastPollingNS: more often than this, the thread had better be woken.
+	leastPollingNS = int64(100e3)
+	// pollingFrames in a period make it worth to poll by time: a poll costs about as much as a wake-up.
+	pollingFrames = 4
+)
+
+// polling decides whether the devices are polled by time. A frame needs to be read only before it is due at the end of
+// its first link, because the kernel has stamped it as it came. So under load the devices are read once per period,
+// half the shortest delay of a link, and frames that come do not wake the thread, as in drivers of network cards (NAPI
+// of Linux). Devices with a shorter link are prompt: they wake it.
+type polling struct {
+	byTime  bool
+	everyNS int64 // the period
+	frames  int   // read in this one, not from prompt devices
+	nextNS  int64 // when it is over
+}
+
+// judge decides once per period, when the devices were polled after its end.
+func (p *polling) judge(polledNS int64) (byTime bool) {
+	if polledNS >= p.nextNS {
+		p.byTime = p.frames >= pollingFrames
+		p.nextNS, p.frames = polledNS+p.everyNS, 0
+	}
+	return p.byTime
+}
 
 // How the data thread shares its core: when it wakes up for a frame, busy-waits, and sleeps.
 

@@ -2,6 +2,7 @@ package loop_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -172,6 +173,52 @@ func TestABusyLoopSleepsNowAndThen(t *testing.T) {
 	assert.OK(r.t, r.Run(start+90*msNS))
 	got := r.Loop.Counts().Yields
 	assert.That(t, got >= 60 && got <= 150, "%d forced sleeps", got) // 90 ms / 14 / 60 us = 107
+}
+
+// Under load, frames that come do not end a sleep: the thread reads them before they are due, and none is later for
+// that, also while links become shorter.
+func TestFramesThatComeUnderLoadDoNotEndASleep(t *testing.T) {
+	const frames, gapNS, changed, judged = 6000, int64(50_000), 1000, 2000
+	for i, c := range []struct {
+		delayNS   [2]int64 // of the sender's link and of the receiver's, after the change
+		unstamped bool
+		sleeps    float64 // at most, for each frame
+	}{
+		{[2]int64{2 * msNS, 2 * msNS}, false, 1.1}, {[2]int64{400_000, 0}, false, 1.4}, // one until it is due
+		{[2]int64{0, 2 * msNS}, false, 2.1}, {[2]int64{100_000, 0}, false, 2.1}, // another one until it comes
+		{[2]int64{2 * msNS, 2 * msNS}, true, 2.1},
+	} {
+		noise := simulate.Quiet()
+		noise.Unstamped = c.unstamped
+		// With reordering, frames on the longer link do not hold back those behind them.
+		jitter := model.Jitter{Distribution: model.Uniform, NS: 1, Reorder: true}
+		r := newRig(t, noise, 2, model.Params{DelayNS: 2 * msNS, Jitter: jitter})
+		start, sleeps := r.NowNS()+1, int64(0)
+		for i := range int64(frames) {
+			r.send(0, fmt.Sprint(i), start+i*gapNS)
+		}
+		r.At(start+changed*gapNS+int64(i)*msNS/4, func(int64) { // whenever the devices were polled last
+			r.Loop.Post(func(nowNS int64) {
+				for i, delayNS := range c.delayNS {
+					change := fabric.Change{Params: model.Params{DelayNS: delayNS + gapNS/4, Jitter: jitter}} // due while none comes
+					assert.OK(t, r.Fabric.SetLink(fmt.Sprint("h", i), [2]*fabric.Change{&change, &change}, nowNS))
+				}
+			})
+		})
+		r.At(start+judged*gapNS, func(int64) { sleeps = r.Switches() })
+		r.run()
+		late := r.link("h1").BToA.Lateness.MaxNS
+		for _, got := range r.got[1] {
+			number, err := strconv.Atoi(got.payload)
+			assert.OK(t, err)
+			if sentNS := start + int64(number)*gapNS; number >= judged {
+				late = max(late, got.atNS-sentNS-c.delayNS[0]-c.delayNS[1]-gapNS/2)
+			}
+		}
+		each := float64(r.Switches()-sleeps) / (frames - judged)
+		assert.That(t, len(r.got[1]) == frames && late <= 30_000 && each <= c.sleeps, "%+v: %d frames, %d ns late, %f sleeps",
+			c, len(r.got[1]), late, each)
+	}
 }
 
 // Frames that are due long ago when they are read go out a few at a time, not one by one: reads and writes in turns

@@ -20,6 +20,7 @@ type Port struct {
 	shut       bool
 
 	stamps *stamp.Ring // nil: a frame counts as come when it was read
+	prompt bool        // frames end a Doze; see polling
 
 	ended bool
 	gone  unix.Errno // of reading the device
@@ -131,7 +132,10 @@ func (l *Loop) watch(fd int, w watched) error {
 		l.watched = append(l.watched, make([]watched, more)...)
 	}
 	l.watched[fd] = w
-	return l.kernel.Watch(fd)
+	if err := l.kernel.Watch(fd); err != nil || !w.process {
+		return err
+	}
+	return l.kernel.EndsDoze(fd, true)
 }
 
 func (p *Port) unwatch() {

@@ -192,6 +192,28 @@ func (m *Machine) Sleep(ns int64) {
 	m.spend(ns + m.wakeUp())
 }
 
+// Doze implements loop.Kernel.
+func (m *Machine) Doze(ns int64) (woken bool) {
+	m.spend(m.noise.PollNS)
+	m.advance(m.nowNS)
+	m.switches++
+	for untilNS := m.nowNS + ns; !m.endOfDoze() && m.nowNS < untilNS; m.advance(m.nowNS) {
+		nextNS := untilNS
+		if len(m.events) > 0 {
+			nextNS = min(nextNS, m.events[0].atNS)
+		}
+		m.nowNS = max(m.nowNS, nextNS)
+	}
+	woken = m.endOfDoze()
+	m.spend(m.wakeUp())
+	m.advance(m.nowNS)
+	return woken
+}
+
+func (m *Machine) endOfDoze() bool {
+	return m.woken || slices.ContainsFunc(m.watched, func(h *Host) bool { return h.endsDoze && h.readable() })
+}
+
 func (m *Machine) wakeUp() int64 {
 	return m.noise.WakeNS/2 + m.random.Int64N(m.noise.WakeNS+1) + m.draw(m.noise.LateWake)
 }
@@ -264,6 +286,12 @@ func (m *Machine) Watch(fd int) error {
 	return nil
 }
 
+// EndsDoze implements loop.Kernel.
+func (m *Machine) EndsDoze(fd int, ends bool) error {
+	m.hosts[fd].endsDoze = ends
+	return nil
+}
+
 // Unwatch implements loop.Kernel.
 func (m *Machine) Unwatch(fd int) {
 	m.watched = slices.DeleteFunc(m.watched, func(h *Host) bool { return h.fd == fd })
@@ -284,6 +312,8 @@ type Host struct {
 	queue   [][]byte
 	free    [][]byte
 	gone    bool
+
+	endsDoze bool
 }
 
 // AddHost attaches a host to the fabric as a port of its name.
