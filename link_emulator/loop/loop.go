@@ -57,6 +57,7 @@ type Loop struct {
 
 	relaxed   bool  // see Collect
 	moved     bool  // the last turn had events
+	more      bool  // it left frames in a device, or did not look at each
 	armedNS   int64 // what the timer is set to, expired or not; 0: not set
 	polledNS  int64 // when the devices were last polled
 	polling   polling
@@ -215,6 +216,7 @@ func (l *Loop) turn() (requests bool, err error) {
 		l.idleDebt.noteIdle(nowNS)
 	}
 	l.fabric.Advance(nowNS)
+	l.more = n == len(l.events)
 	for i := range l.events[:n] {
 		switch fd := l.events[i].Fd; fd {
 		case TimerExpired: // Advance serves it
@@ -246,7 +248,7 @@ func (l *Loop) await(nowNS int64) (n int, slept bool, timerNS int64, err error) 
 	}
 	soon := some && dueNS <= nowNS+soonNS
 	byTime := l.polling.judge(l.polledNS) && !l.relaxed
-	waits := byTime && nowNS < l.polling.nextNS
+	waits := byTime && nowNS < l.polling.nextNS && !l.more
 	switch {
 	case soon && (waits || nowNS-l.polledNS < pollIntervalNS):
 		return 0, false, 0, nil
@@ -329,6 +331,7 @@ func (l *Loop) read(port *Port) bool {
 		}
 	}
 	port.release(0, false)
+	l.more = true
 	return true
 }
 

@@ -178,16 +178,19 @@ func TestABusyLoopSleepsNowAndThen(t *testing.T) {
 // Under load, frames that come do not end a sleep: the thread reads them before they are due, and none is later for
 // that, also while links become shorter.
 func TestFramesThatComeUnderLoadDoNotEndASleep(t *testing.T) {
-	const frames, gapNS, changed, judged = 6000, int64(50_000), 1000, 2000
+	const frames, changed, judged = 6000, 1000, 2000
 	for i, c := range []struct {
 		delayNS   [2]int64 // of the sender's link and of the receiver's, after the change
+		gapNS     int64
 		unstamped bool
 		sleeps    float64 // at most, for each frame
 	}{
-		{[2]int64{2 * msNS, 2 * msNS}, false, 1.1}, {[2]int64{400_000, 0}, false, 1.4}, // one until it is due
-		{[2]int64{0, 2 * msNS}, false, 2.1}, {[2]int64{100_000, 0}, false, 2.1}, // another one until it comes
-		{[2]int64{2 * msNS, 2 * msNS}, true, 2.1},
+		{[2]int64{2 * msNS, 2 * msNS}, 50_000, false, 1.1}, {[2]int64{400_000, 0}, 50_000, false, 1.4}, // until it is due
+		{[2]int64{0, 2 * msNS}, 50_000, false, 2.1}, {[2]int64{100_000, 0}, 50_000, false, 2.1}, // and until it comes
+		{[2]int64{2 * msNS, 2 * msNS}, 50_000, true, 2.1},
+		{[2]int64{2 * msNS, 2 * msNS}, 4000, false, 1.1}, // more per period than are read from a device at once
 	} {
+		gapNS := c.gapNS
 		noise := simulate.Quiet()
 		noise.Unstamped = c.unstamped
 		// With reordering, frames on the longer link do not hold back those behind them.
