@@ -84,8 +84,8 @@ func play(t testing.TB, script []byte) {
 	n.checkNothingIsLeft()
 }
 
-// TestFramesMayEnterLater: frames that enter up to their LeastDelayNS later than they came, port by port, are delivered,
-// dropped and altered as if each had entered at once. Four hosts send to each other over two switches.
+// TestFramesMayEnterLater: frames that enter up to their LeastDelayNS later than they came, port by port, are
+// delivered, dropped and altered as if each had entered at once. Four hosts send to each other over two switches.
 func TestFramesMayEnterLater(t *testing.T) {
 	drops := uint64(0)
 	for seed := range uint64(60) {
@@ -129,11 +129,13 @@ func TestFramesMayEnterLater(t *testing.T) {
 		atOnce, later := deliver(false), deliver(true)
 		for name, link := range atOnce.State().Links {
 			drops += link.AToB.Drops[DropQueue] + link.BToA.Drops[DropQueue]
-			assert.Equal(t, later.links[name].state().AToB.Drops, link.AToB.Drops, "seed %d: drops of %s", seed, name)
-			assert.Equal(t, later.links[name].state().BToA.Drops, link.BToA.Drops, "seed %d: drops of %s back", seed, name)
+			state := later.links[name].state()
+			assert.Equal(t, state.AToB.Drops, link.AToB.Drops, "seed %d: drops of %s", seed, name)
+			assert.Equal(t, state.BToA.Drops, link.BToA.Drops, "seed %d: drops of %s back", seed, name)
 		}
 		for name, sink := range atOnce.sinks {
-			assert.That(t, slices.Equal(sink.frames, later.sinks[name].frames), "seed %d: %s gets other frames", seed, name)
+			same := slices.Equal(sink.frames, later.sinks[name].frames)
+			assert.That(t, same, "seed %d: %s gets other frames", seed, name)
 		}
 	}
 	assert.That(t, drops > 1000, "only %d frames found a queue full", drops)

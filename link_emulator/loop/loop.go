@@ -57,7 +57,7 @@ type Loop struct {
 
 	relaxed   bool  // see Collect
 	moved     bool  // the last turn had events
-	more      bool  // it left frames in a device, or did not look at each
+	more      bool  // the last poll left frames in a device, or did not look at each
 	armedNS   int64 // what the timer is set to, expired or not; 0: not set
 	polledNS  int64 // when the devices were last polled
 	polling   polling
@@ -216,7 +216,6 @@ func (l *Loop) turn() (requests bool, err error) {
 		l.idleDebt.noteIdle(nowNS)
 	}
 	l.fabric.Advance(nowNS)
-	l.more = n == len(l.events)
 	for i := range l.events[:n] {
 		switch fd := l.events[i].Fd; fd {
 		case TimerExpired: // Advance serves it
@@ -282,6 +281,7 @@ func (l *Loop) wait(timeoutMS int) (n int, err error) {
 	if errno != 0 && errno != unix.EINTR {
 		return 0, fmt.Errorf("epoll_wait: %w", errno)
 	}
+	l.more = n == len(l.events)
 	return n, nil
 }
 

@@ -508,7 +508,7 @@ WRONG_TOPOLOGIES: list[dict[str, Any]] = [
     *({"store": {"kind": kind, "binary": "program", **store}, **more} for kind, store, more in (
         ("zetcd", {"binary": "none"}, {}), ("cetcd", {"binary": "topology.json"}, {}), ("zetcd", {"binary": None}, {}),
         ("zetcd", {}, {"etcd": {"tls": True}}), ("zetcd", {}, {"zookeeper": {}}), ("zetcd", {"version": "3.5.0"}, {}),
-        ("cetcd", {"flags": {"raft_multiplier": 1}}, {}), ("zetcd", {}, {"etcd": {"leader": "nobody"}}),
+        ("cetcd", {"flags": {"raft_multiplier": 1}}, {}), ("zetcd", {}, {"etcd": {"leader": "nosuch"}}),
     )),
     *({"store": {name: value for name, value in {**WITH_PROGRAM, **more}.items() if value is not None}} for more in (
         {"binary": None}, {"binary": "topology.json"}, {"port": 0}, {"port": None}, {"arguments": "--id=1"},

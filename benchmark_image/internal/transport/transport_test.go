@@ -187,7 +187,7 @@ func TestMembersThatCannotBeUsed(t *testing.T) {
 			assert.That(t, m.Requests.Load() == 0, "a request was sent")
 		}
 		openFor(t, w, Options{Spec: &spec.Spec{Endpoints: open.Endpoints(), Conns: 1}, Rehearsal: samples}) // no users
-		// Members that refuse connections, answer no login, and have no leader keep nobody out.
+		// Members that refuse connections, answer no login, and have no leader keep no client out.
 		dead := []string{refusing[0], silent[0], w.Serve(noLeader), others.Members[0].Endpoint}
 		assert.Got(openWith(t, w, secret, Options{Spec: &spec.Spec{DialTimeout: time.Second, Conns: 1, Endpoints: dead}}))(t)
 	})
