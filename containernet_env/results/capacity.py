@@ -6,7 +6,7 @@ import math
 import os
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -91,10 +91,10 @@ class CostSample(RequestCost):
     def group(self) -> tuple[str, bool, int, int, int]:
         """Loads of one group cost the same: grouped by request, cluster, amount of data and requests a second.
 
-        Of the latter it is the nearest power of ten. The more there are, the less each costs: members, TCP and links
-        batch them, and heartbeats, which cost the same in any second, are shared by more.
+        Of the latter it is the nearest half of a power of ten. The more there are, the less each costs: members, TCP
+        and links batch them, and heartbeats, which cost the same in any second, are shared by more.
         """
-        rate = round(math.log10(max(1.0, self.rate_per_s)))
+        rate = round(2 * math.log10(max(1.0, self.rate_per_s)))
         return (self.kind, self.one_member, self.members, size_class(self.payload_bytes), rate)
 
 
@@ -488,6 +488,8 @@ class _Weigher:
         self._client_cpus = None if None in clients else sum(cpus for cpus in clients if cpus is not None)
         self._config = config_hash(plan)
         self._full = full_share(known.in_real_time)
+        # Of a dilation the machine's other rows decide too, which are nearer to it.
+        self._full_slowed = full_share(known.requests)
         self._kept = plan.options.links_cpu
         self._cores = plan.options.machine_cores if self._kept is None else len(plan.options.other_cores)
 
@@ -527,39 +529,63 @@ class _Weigher:
             rates.append(max(links_bps) / 8 / self._estimator.sent_bytes(scenario))
         if (cost := cost_at(samples, min(rates) / self._dilation)) is None:
             return None
-        dearer, slow_rate = _UNCROWDED if any(sample.limit == "cores" for sample in samples) else 1.0, min(rates)
+        # At a dilation that leaves cores to spare.
+        spared = cost_at((one for one in held if one.dilation > 1 and one.limit in ("none", "members")), min(rates))
+        if spared is None:
+            dearer = _UNCROWDED if any(sample.limit == "cores" for sample in samples) else 1.0
+            spared = _cost(lambda name: dearer * getattr(cost, name))
+        now, slowed = ((each, min(rates + self._let_through(each))) for each in (cost, spared))
+        return tuple(self._short(scenario, now, slowed, alone_s, generators))
+
+    def _let_through(self, cost: RequestCost) -> list[float]:
+        """The rate at which the busiest member reaches its CPU limit, if all members have one."""
         cpus = [node.cpus for node in self._plan.config.nodes if node.cpus is not None]
-        if len(cpus) == len(self._members) and cost.member_ns > 0:
-            rates.append(float(max(cpus)) * 1e9 / cost.member_ns)
-            slow_rate = min(slow_rate, rates[-1] / dearer)
-        return tuple(self._short(scenario, min(rates), dearer * slow_rate, alone_s, cost, generators))
+        return [float(max(cpus)) * 1e9 / cost.member_ns] if len(cpus) == len(self._members) and cost.member_ns else []
+
+    def _each_ns(self, cost: RequestCost) -> dict[Resource, float]:
+        """The cost of a request in each resource."""
+        shared = cost.cluster_ns + cost.client_ns + cost.rest_ns + (cost.links_ns if self._kept is None else 0.0)
+        return {
+            "machine": shared,
+            "links": cost.links_ns,
+            "generator": cost.generator_ns,
+            "client": cost.client_ns,
+        }
 
     def _short(
-        self, scenario: Scenario, rate: float, slow_rate: float, alone_s: float, cost: RequestCost, generators: int
+        self,
+        scenario: Scenario,
+        now: tuple[RequestCost, float],
+        slowed: tuple[RequestCost, float],
+        alone_s: float,
+        generators: int,
     ) -> Iterator[Shortage]:
-        """``slow_rate``: of requests at that cost, where a dilation leaves cores to spare."""
+        """The cost of a request and the rate, in emulated time, of this plan and where a dilation leaves cores."""
+        (cost, rate), (slowed_cost, slowed_rate) = now, slowed
         # The one thread of the generator and that of the link emulator let no more through. In real time.
         real_rate = rate / self._dilation
         carried_rate = min(real_rate, 1e9 / max(1.0, cost.generator_ns / generators, cost.links_ns))
-        request_ns = cost.cluster_ns + cost.client_ns + cost.rest_ns + (cost.links_ns if self._kept is None else 0.0)
-        wanted: Mapping[Resource, tuple[float, float, float]] = {
-            # The cores that are needed, the cores available before contention, and the cost of a request in that
-            # resource.
-            "machine": (carried_rate * request_ns / 1e9, self._full * self._cores, request_ns),
-            "links": (real_rate * cost.links_ns / 1e9, SATURATED_CORES, cost.links_ns),
-            "generator": (real_rate * cost.generator_ns / 1e9, generators * SATURATED_CORES, cost.generator_ns),
+        # The rate, the cores available before contention, and those that are at a dilation.
+        held: dict[Resource, tuple[float, float, float]] = {
+            "machine": (carried_rate, self._full * self._cores, self._full_slowed * self._cores),
+            "links": (real_rate, SATURATED_CORES, SATURATED_CORES),
+            "generator": (real_rate, generators * SATURATED_CORES, generators * SATURATED_CORES),
         }
         if self._client_cpus is not None:
-            limit = float(self._client_cpus) / self._dilation
-            wanted = {**wanted, "client": (carried_rate * cost.client_ns / 1e9, limit, cost.client_ns)}
-        for resource, (cores, enough, each_ns) in wanted.items():
+            held["client"] = (carried_rate, float(self._client_cpus) / self._dilation, 0.0)
+        for resource, (per_s, enough, slowed_enough) in held.items():
+            each_ns = self._each_ns(cost)[resource]
+            cores = per_s * each_ns / 1e9
             if cores <= enough or (resource == "machine" and capacity_of(dilated(self._plan)).suffices):
                 continue
             fits_per_s = self._dilation * enough * 1e9 / each_ns
             clients = None if scenario.is_open else int(fits_per_s * alone_s + 1e-6)
             has = {"machine": float(self._cores), "client": enough}.get(resource, 1.0)
-            slower = math.ceil(slow_rate * each_ns / 1e9 / (_DILATED_SHARE * enough))
-            dilation = slower if resource != "client" and slower <= DILATION_MAX else None
+            dilation = None
+            if resource != "client":
+                wanted = slowed_rate * self._each_ns(slowed_cost)[resource] / 1e9
+                dilation = max(2, math.ceil(wanted / (_DILATED_SHARE * slowed_enough)))
+            dilation = None if dilation is None or dilation > DILATION_MAX else dilation
             found = Shortage(scenario, resource, cores, has, enough, fits_per_s, clients, dilation=dilation)
             if resource == "machine":
                 needed = -int(-cores // self._full) + (self._kept is not None)

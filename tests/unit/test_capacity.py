@@ -180,6 +180,25 @@ def test_what_a_shortage_says_of_rate_clients_and_cores(tmp_path: Path) -> None:
     assert (limited.has, kept.has, kept.cores) == (0.5, 1, 5)
 
 
+def test_rows_of_a_dilation_show_which_dilation_is_enough(tmp_path: Path) -> None:
+    """3.7 ms a request and 1000/s, of 0.75 x 1.9 cores; slowed requests cost 6.2 ms, and members answer 2000/s."""
+    slowed = {"dilation": 4, "cluster_ns": 5.0 * MS, "member_ns": 0.5 * MS}
+    crowded = sample(limit="cores", busy_ratio=0.96)
+    for samples, dilation in (
+        ([sample()], 3),  # 3.7 / 1.425
+        ([crowded], 3),  # each costs 1.7 times as much, so members answer as many fewer
+        ([crowded, sample(**slowed)], 9),  # 12.4 / 1.425
+        ([crowded, sample(**slowed, limit="members")], 9),
+        ([crowded, sample(**slowed, limit="cores", busy_ratio=0.96)], 3),
+        ([crowded, sample(**slowed, rate_per_s=100)], 3),  # nothing is known of 20 times that rate
+        # A row of 0.55 of the cores was short of them, of 0.5 not: 0.525 are enough. A slowed one of 0.6 had enough.
+        ([sample(), sample(limit="cores", busy_ratio=0.55)], 5),  # 3.7 / 0.7875
+        ([sample(), sample(limit="cores", busy_ratio=0.55), sample(**slowed, busy_ratio=0.6)], 9),
+    ):
+        (short,) = shortages(plan_of(tmp_path), *samples)
+        assert (short.resource, short.dilation) == ("machine", dilation), samples
+
+
 def test_the_worst_comes_first_and_repetitions_count_once(tmp_path: Path) -> None:
     rated = replace(WRITE, name="rated", rate=Decimal(1))
     plan = plan_of(tmp_path, replace(WRITE, clients=12), replace(WRITE, name="worse", clients=18), rated, repeat=3)
@@ -240,6 +259,10 @@ def test_of_several_runs_the_median_counts_by_requests_and_frames_where_there_ar
     samples = [sample(links_ns=9, requests=10), sample(links_ns=8, requests=10), sample(links_ns=2, requests=1000)]
     cost = cost_at(samples, 1000)
     assert cost is not None and cost.links_ns == 2
+    # Twice the rate is another group: between the two the number of cores is interpolated.
+    slow, fast = sample(rate_per_s=4000, links_ns=8), sample(rate_per_s=16_000, links_ns=2, requests=9999)
+    found = [cost.links_ns for rate in (4000, 8000, 16_000) if (cost := cost_at([slow, fast], rate)) is not None]
+    assert found == pytest.approx([8, 4, 2])
     rare, often = sample(rate_per_s=10, links_ns=MS), sample(rate_per_s=9000, links_ns=50_000, frame_bytes=90)
     assert capacity.forwarding([rare, rare, often]) == (180_000, 90)
 
