@@ -22,6 +22,7 @@ import (
 var sourceHash = "dev"
 
 const usage = `usage: link-emulator serve --control-fd FD [--buffer-bytes N] [--stamps kernel|read] [--core N]
+                           [--offload]
        link-emulator rtt [--life-fd FD] < hosts.json > pairs.json
        link-emulator probe [--life-fd FD] < streams.json > times.json
        link-emulator simulate < simulation.json > times.json
@@ -157,6 +158,7 @@ func (c *command) serve() int {
 	stamps := c.String("stamps", emulator.KernelStamps,
 		"when a frame came to an interface: as the kernel stamps it, or when it was read")
 	bufferBytes := c.Int64("buffer-bytes", emulator.DefaultBufferBytes, "most memory for frames, in bytes")
+	offload := c.Bool("offload", false, "hosts hand over and get several segments of TCP at once")
 	core := c.Int("core", -1, "the only core of the data thread; -1: any")
 	if !c.parse() {
 		return exitUsage
@@ -164,6 +166,7 @@ func (c *command) serve() int {
 	options := emulator.Options{
 		Version:     sourceHash,
 		BufferBytes: *bufferBytes,
+		Offload:     *offload,
 		Failed:      func(err error) { os.Exit(c.fail(exitFailed, "%w", err)) },
 	}
 	switch {

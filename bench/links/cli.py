@@ -31,7 +31,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The options; exits with status 2 where they are invalid."""
     parser = argparse.ArgumentParser(prog="bench/links", description=_DESCRIPTION)
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--quick", action="store_const", const=QUICK, dest="durations", help="under 90 s")
+    mode.add_argument("--quick", action="store_const", const=QUICK, dest="durations", help="under 2 minutes")
     mode.add_argument(
         "--complete", action="store_const", const=COMPLETE, dest="durations", help="nothing shortened; under 50 minutes"
     )

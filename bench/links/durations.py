@@ -105,7 +105,7 @@ FULL = replace(
 )
 QUICK = Durations(
     name="quick",
-    limit_s=84,
+    limit_s=114,
     probes=40,
     loaded_probes=20,
     tcp_warmup_s=0.5,

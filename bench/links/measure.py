@@ -26,6 +26,9 @@ from containernet_env.network.emulator import default_binary
 DELAYS_NS = (100_000, 1_000_000, 3_000_000, 10_000_000, 50_000_000, 100_000_000)
 LOADED_DELAYS_NS = (100_000, 3_000_000, 50_000_000)
 RATES_BPS = (1_000_000, 10_000_000, 100_000_000, 500_000_000, 1_000_000_000)
+FAST_RATES_BPS = (2_500_000_000, 10_000_000_000)
+FAST_DELAY_NS = 1_000_000
+"""Of links of ``FAST_RATES_BPS``: with more, TCP's buffers would be the limit."""
 OVERHEAD_BYTES = 24
 """Preamble, checksum and gap of an Ethernet frame; measured at the highest of ``RATES_BPS``."""
 
@@ -85,10 +88,11 @@ class Point:
 def points(kinds: list[Kind], durations: Durations) -> list[Point]:
     """All points in order: one point over every kind before the next point.
 
-    ``htb`` is there for TCP both ways only: as a reference for what two flows make of a full queue.
+    ``htb`` is there for TCP both ways only: as a reference for what two flows make of a full queue; ``offload`` for TCP
+    only, which it changes, and fast links for it and the emulator.
     """
     plan = []
-    all_kinds, kinds = kinds, [kind for kind in kinds if kind != "htb"]
+    all_kinds, kinds = kinds, [kind for kind in kinds if kind not in ("htb", "offload")]
     echo_s = _ECHO_INTERVAL_MS / 1000
     loaded_delays = (LINK_DELAY_NS,) if durations.is_quick else LOADED_DELAYS_NS
     both_ways = () if durations.is_quick else (BOTH_WAYS_RATE_BPS,)
@@ -99,11 +103,14 @@ def points(kinds: list[Kind], durations: Durations) -> list[Point]:
         for delay in delays:
             needs = _SETUP_S + probes * echo_s + 3 * theory.rtt_ns(delay) / 1e9
             plan += [Point("accuracy", kind, needs, delay, loaded=loaded) for kind in kinds]
-    for protocol, rates in (("tcp", (*RATES_BPS, None)), ("tcp both ways", both_ways)):
+    for protocol, rates in (("tcp", (*RATES_BPS, *FAST_RATES_BPS, None)), ("tcp both ways", both_ways)):
         for rate in rates:
-            for kind in all_kinds if protocol == "tcp both ways" else kinds:
-                delay = 0 if kind == "htb" else LINK_DELAY_NS
-                seconds, repetitions = durations.tcp(kind in ("emulator", "htb"), rate)
+            for kind in all_kinds:
+                fast = rate in FAST_RATES_BPS
+                if (kind == "htb" and protocol == "tcp") or (fast and kind not in ("emulator", "offload")):
+                    continue
+                delay = 0 if kind == "htb" else FAST_DELAY_NS if fast else LINK_DELAY_NS
+                seconds, repetitions = durations.tcp(kind in ("emulator", "htb") and not fast, rate)
                 needs = repetitions * (durations.tcp_warmup_s + seconds + _SETUP_S)
                 plan.append(Point("bandwidth", kind, needs, delay, rate_bps=rate, protocol=protocol))
     if "emulator" in kinds and not durations.is_quick:
@@ -209,7 +216,8 @@ def _load(path: BenchPath, wanted: bool) -> Iterator[None]:
 
 def _bandwidth(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
     # A new path per repetition: no flow meets the queue of an earlier one.
-    seconds, repetitions = durations.tcp(point.kind in ("emulator", "htb"), point.rate_bps)
+    own = point.kind in ("emulator", "htb") and point.rate_bps not in FAST_RATES_BPS
+    seconds, repetitions = durations.tcp(own, point.rate_bps)
     if point.protocol == "udp":
         repetitions = 1
     runs: list[dict[str, Any]] = []
@@ -226,13 +234,16 @@ def _bandwidth(point: Point, durations: Durations, directory: Path, binary: Path
                 runs.append({"goodput_bps": rate, "datagrams": len(stamps), "offered_pps": offered})
                 continue
             directions = [(first, second), (second, first)][: 2 if point.protocol == "tcp both ways" else 1]
+            began_s, cpu_s = time.monotonic(), path.cpu_s()
             results = flows.tcp(directions, durations.tcp_warmup_s, seconds)
+            core_ratio = (path.cpu_s() - cpu_s) / (time.monotonic() - began_s)
             runs.append(
                 {
                     # Both ways: the mean of the directions.
                     "goodput_bps": sum(result.goodput_bps for result in results) / len(results),
                     "retransmissions": sum(result.retransmissions for result in results),
                     "flows": [asdict(result) for result in results],
+                    "core_ratio": core_ratio if path.processes() else None,
                 }
             )
     return {"theory_bps": _theory_bps(point), "runs": runs}

@@ -29,8 +29,9 @@ from containernet_env.network.emulator import EmulatedLink, LinkEmulator
 from containernet_env.network.interface import MTU_BYTES, Interface, SwitchPort
 from containernet_env.network.kernel import VethLink
 
-Kind = Literal["emulator", "wirefilter", "netem", "htb"]
-KINDS: tuple[Kind, ...] = ("emulator", "wirefilter", "netem", "htb")
+Kind = Literal["emulator", "offload", "wirefilter", "netem", "htb"]
+"""``offload`` is the emulator with hosts that exchange several TCP segments with it at once."""
+KINDS: tuple[Kind, ...] = ("emulator", "offload", "wirefilter", "netem", "htb")
 TAP_QUEUE_FRAMES = 10_000
 """The queue of the emulator's TAPs (tx_queue_len in the reply to add_port)."""
 
@@ -160,8 +161,8 @@ def open_path(kind: Kind, spec: LinkSpec, directory: Path, binary: Path | None =
         topology = chain(1, spec)
         hosts = _hosts(stack, topology)
         path: BenchPath
-        if kind == "emulator":
-            path = _emulator(stack, hosts, topology, binary)
+        if kind in ("emulator", "offload"):
+            path = _emulator(stack, hosts, topology, binary, offload=kind == "offload")
         elif kind == "wirefilter":
             path = _wirefilter(stack, hosts, spec, directory)
         else:
@@ -211,8 +212,10 @@ def _bring_up(hosts: Sequence[Host]) -> None:
         )
 
 
-def _emulator(stack: ExitStack, hosts: Sequence[Host], topology: Topology, binary: Path | None) -> BenchPath:
-    emulator = LinkEmulator(binary, lambda _kind, _text: None)
+def _emulator(
+    stack: ExitStack, hosts: Sequence[Host], topology: Topology, binary: Path | None, offload: bool = False
+) -> BenchPath:
+    emulator = LinkEmulator(binary, lambda _kind, _text: None, offload=offload)
     stack.callback(emulator.stop)
     emulator.start()
     for switch in topology.switches:

@@ -52,7 +52,8 @@ def accuracy(rows: Sequence[Row], loaded: bool) -> str:
 
 
 def bandwidth(rows: Sequence[Row]) -> str:
-    """Goodput in Mbit/s, the median of the runs; retransmissions of all runs."""
+    """Goodput in Mbit/s, and CPU time where a process carries the frames, the medians of the runs; retransmissions of
+    all runs."""
     cells = []
     for row in rows:
         if row["table"] != "bandwidth":
@@ -60,6 +61,7 @@ def bandwidth(rows: Sequence[Row]) -> str:
         goodput = statistics.median(run["goodput_bps"] for run in row["runs"])
         expected = row["theory_bps"]
         tcp = row["protocol"] != "udp"
+        cores = [run["core_ratio"] for run in row["runs"] if run.get("core_ratio") is not None]
         cells.append(
             [
                 row["protocol"].upper() if not tcp else row["protocol"].replace("tcp", "TCP"),
@@ -69,10 +71,11 @@ def bandwidth(rows: Sequence[Row]) -> str:
                 f"{goodput / 1e6:.3f}",
                 "-" if expected is None else f"{100 * off_ratio(goodput, expected):+.2f}",
                 str(sum(run["retransmissions"] for run in row["runs"])) if tcp else "-",
+                f"{100 * statistics.median(cores):.0f}" if cores else "-",
                 str(len(row["runs"])),
             ]
         )
-    header = ["", "Mbit/s", "by", "theory", "goodput", "off, %", "retransmissions", "runs"]
+    header = ["", "Mbit/s", "by", "theory", "goodput", "off, %", "retransmissions", "% of a core", "runs"]
     return table(header, cells, 3) if cells else ""
 
 

@@ -141,6 +141,14 @@ class PlanOptions:
     links: Annotated[
         LinksChoice, Option("The link backend: auto is the link emulator; netem is a cross-check.", commands=_EACH)
     ] = "auto"
+    offload: Annotated[
+        bool,
+        Option(
+            "Hosts hand over and get several TCP segments at once, as with most network cards; links still delay, lose "
+            "and count each.",
+            commands=_EACH,
+        ),
+    ] = False
     switches: Annotated[
         SwitchesChoice,
         Option("The switches of netem links: Open vSwitch or a Linux bridge; goes with --links netem.", commands=_EACH),
@@ -451,6 +459,8 @@ def cell_hash(plan: Plan, scheduled: ScheduledScenario) -> str:
     more: list[Any] = [] if plan.options.links_cpu is None else [plan.options.links_cpu]
     if plan.dilation > 1:
         more.append({"dilation": plan.dilation})
+    if plan.options.offload:
+        more.append({"offload": True})
     return _digest([config_hash(plan), scheduled.identity, plan.options.links, *more])
 
 

@@ -396,7 +396,7 @@ _NOT_EXTERNAL = {
     "dilation": "it runs in real time",
     **dict.fromkeys(("engine", "links", "switches"), "there are no hosts and no links of ours"),
     "congestion_control": "the members' TCP is theirs, and the load uses that of this machine",
-    "links_cpu": "no link emulator runs",
+    **dict.fromkeys(("links_cpu", "offload"), "no link emulator runs"),
     "fresh": "it cannot be started again; repetitions share the cluster",
     "retry_invalid": "its rows are never certainly valid, so each would be measured as often as that allows",
     "profile": "members serve profiles only if they were started for that (--enable-pprof)",
@@ -747,9 +747,12 @@ def _check_links(config: Config, topology: Topology, options: PlanOptions) -> No
             others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
             cannot = f"HTB and netem do not support {reason} (link {name}{others})"
             raise UsageError(f"{config.path}: {cannot}: got links='netem'; allowed: links='emulator' or 'auto'")
-    if options.links_cpu is not None and (options.links == "netem" or options.engine != "builtin"):
+    if options.links == "netem" or options.engine != "builtin":
         chosen = f"links={options.links!r}, engine={options.engine!r}"
-        raise UsageError(f"links_cpu keeps a core for the link emulator, which {chosen} does not use")
+        if options.links_cpu is not None:
+            raise UsageError(f"links_cpu keeps a core for the link emulator, which {chosen} does not use")
+        if options.offload:
+            raise UsageError(f"offload is an option of the link emulator, which {chosen} does not use")
 
 
 def _timeout_notes(scheduled: Sequence[ScheduledScenario], estimator: Estimator, store: Store) -> Iterator[str]:

@@ -36,6 +36,7 @@ def create(plan: Plan) -> TestbedNetwork:
             run_id=plan.run_id,
             seed=options.seed,
             emulator_core=options.links_cpu,
+            offload=options.offload,
             controller=None,
         )
     return made

@@ -27,7 +27,7 @@ SHAPING = frozenset({"bw", "delay", "max_queue_size", "jitter", "loss"})
 _OF_FILES = keys_of(DirectionSpec).keys() - SHAPING - {"bandwidth", "uplink"}
 # Refused unless their value is a no-op.
 _NEVER = frozenset({"use_hfsc", "use_tbf", "latency_ms", "enable_ecn", "enable_red", "speedup"})
-# These choose an implementation, not behaviour; these links never merge frames or offload checksums.
+# These choose an implementation, not behaviour; of these links one choice is for the whole network (`offload`).
 _MEANINGLESS = frozenset({"use_htb", "gro", "disable_gro", "txo", "rxo", "fast", "intf", "cls1", "cls2"})
 _INTERFACE = frozenset({"ip", "mac", "up"})
 

@@ -130,9 +130,9 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
 
     ``links`` chooses the link backend (see ``network.factory.choose``), ``switches`` the switches of netem
     links ("auto", "ovs", "bridge"; see ``network.factory.choose_switches``). ``run_id`` (6 hexadecimal characters,
-    random by default) prefixes every name; ``emulator_core`` is the only core of the emulator's data thread. ``seed``
-    is that of the directions of links without one of their own; ``None`` draws it. ``params`` are Mininet's keywords.
-    Needs root.
+    random by default) prefixes every name; ``emulator_core`` is the only core of the emulator's data thread, and with
+    ``offload`` it exchanges several TCP segments at once with the hosts. ``seed`` is that of the directions of links
+    without one of their own; ``None`` draws it. ``params`` are Mininet's keywords. Needs root.
     """
 
     def __init__(
@@ -142,6 +142,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         switches: str = "auto",
         run_id: str | None = None,
         emulator_core: int | None = None,
+        offload: bool = False,
         seed: int | None = None,
         **params: Any,
     ) -> None:
@@ -153,12 +154,16 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
             _address("ipBase", str(params["ipBase"]), _PREFIX_LENGTH)
         self.links_kind: LinksKind = choose(links)
         self.switches_kind: SwitchKind = choose_switches(switches, self.links_kind)
+        if offload and self.links_kind != "emulator":
+            raise UsageError("offload is an option of the link emulator, which links='netem' does not use")
         self.run_id = run_id or new_run_id()
         self._pool = clock.ThreadPoolExecutor(engine.PARALLEL, thread_name_prefix="containernet")
         self.context = ContainerContext(self.run_id, self._pool, self.reconnect)
         self._handlers: list[EventHandler] = []
         self.seed = draw_seed() if seed is None else seed
-        self.factory = LinkFactory(self.switches_kind, self.run_id, None, self._event, self.seed, emulator_core)
+        self.factory = LinkFactory(
+            self.switches_kind, self.run_id, None, self._event, self.seed, emulator_core, offload
+        )
         self.fabric = self.factory.fabric
         self._stop_lock, self.changing = clock.Lock(), clock.RLock()
         self._stopped = False

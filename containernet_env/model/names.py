@@ -60,6 +60,7 @@ _OTHERS = (
     ("Realtime", "", "real-time {}"),
     ("Dilation", "dilation", "dilation {}", "dilation"),
     ("LinkStamps", "", "stamps {}"),
+    ("LinkOffload", "", "offload"),
     ("Requests/sec", "", "", "throughput", "requests/s", "requests_per_s", "rps"),
     ("Floor_50%_s", "", "", "floor"),
 )

@@ -217,12 +217,16 @@ class LinkEmulator:
     """The emulator's process. It ends with its control connection, so it never outlives this process.
 
     ``on_event`` is called for ports whose host has ended, and for the emulator's own unexpected end. ``hello`` is
-    the emulator's description of itself (version, realtime, pid). ``core`` is the only core of its data thread.
+    the emulator's description of itself (version, realtime, pid). ``core`` is the only core of its data thread. With
+    ``offload`` hosts leave checksums and the segmentation of TCP to it.
     """
 
-    def __init__(self, binary: Path | str | None, on_event: EventHandler, core: int | None = None) -> None:
+    def __init__(
+        self, binary: Path | str | None, on_event: EventHandler, core: int | None = None, offload: bool = False
+    ) -> None:
         self._binary = Path(binary) if binary is not None else None
         self._core = core
+        self._arguments = [*(() if core is None else ("--core", str(core))), *(("--offload",) if offload else ())]
         self._on_event = on_event
         self._process: subprocess.Popen[bytes] | None = None
         self._client: ControlClient | None = None
@@ -250,13 +254,12 @@ class LinkEmulator:
             binary = self._binary or default_binary()
             if not os.access(binary, os.X_OK):
                 raise MissingRequirementError(f"the link emulator is missing: {binary}", assets.set_up_hint())
-            core = () if self._core is None else ("--core", str(self._core))
             ours, theirs = socket.socketpair()
             try:
                 # A session of its own: the terminal's Ctrl-C is for the driver. Its life hangs on the socket and
                 # not on a parent's death signal, which the kernel sends when the THREAD that forked ends.
                 self._process = subprocess.Popen(
-                    [str(binary), "serve", "--control-fd", str(theirs.fileno()), *core],
+                    [str(binary), "serve", "--control-fd", str(theirs.fileno()), *self._arguments],
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,

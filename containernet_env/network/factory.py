@@ -152,6 +152,7 @@ class LinkFactory:
         on_event: EventHandler,
         seed: int = 0,
         emulator_core: int | None = None,
+        offload: bool = False,
     ) -> None:
         self._kind = kind
         self._run_id = run_id
@@ -160,7 +161,7 @@ class LinkFactory:
         # addresses.
         self._links: dict[str, tuple[ShapedLink, tuple[int | LearningSwitch, ...]]] = {}
         self._seed = seed
-        self._emulator = partial(LinkEmulator, emulator_binary, on_event, emulator_core)
+        self._emulator = partial(LinkEmulator, emulator_binary, on_event, emulator_core, offload)
         self.emulator = self._emulator()
         self.fabric: Fabric = EmulatorFabric(lambda: self.emulator) if kind == "emulator" else KernelFabric()
         self._namespace: ThrowawayNamespace | None = None

@@ -259,6 +259,8 @@ GeneratorWaited_s   measured   load.run_delay_s             .3 s
     for how long its threads were runnable and did not run, all together; '-' where the kernel does not report it
 LinksCore           configured manifest.flags.links_cpu     count
     the core that `--links-cpu` keeps for the link emulator; '-' without it
+LinkOffload         configured offload                      words
+    `yes`: with `--offload`; '-' without it
 OtherLabs           run        facts.labs                   count
     testbeds of `containernet-env shell` that were up on the machine when the run began: more than 0 disturbs
 Machine             run        facts.machine                words
@@ -408,6 +410,7 @@ def _sources(facts: RunFacts, outcome: ScenarioOutcome) -> dict[str, Any]:
         "first_successes": _first_successes(outcome),
         "rtt_expected_ms": rtt.expected_ns / 1e6 if rtt else None,
         "congestion_control": flags.congestion_control if flags and config.external is None else None,
+        "offload": "yes" if flags and flags.offload else None,
         "link_seed": flags.seed if flags and facts.links == "emulator" else None,
         **_network(facts, outcome),
         "throttled_s": None if throttled_ns is None else throttled_ns / 1e9,

@@ -57,11 +57,13 @@ def check_out(plan: Plan, out: Path) -> None:
         return
     except OSError as error:
         raise UsageError(f"cannot write results to {out}: {reason(error)}\n  {remedy(error)}") from error
-    is_slow = plan.options.dilation == AUTO or plan.dilation > 1
-    if is_slow and columns is not None and "Scenario" in columns and "Dilation" not in columns:
-        raise UsageError(
-            f"{out} has no column Dilation, so rows at another one would be merged with its own\n  Choose another file."
-        )
+    marks = {"Dilation": plan.options.dilation == AUTO or plan.dilation > 1, "LinkOffload": plan.options.offload}
+    for mark, needed in marks.items():
+        if needed and columns is not None and "Scenario" in columns and mark not in columns:
+            raise UsageError(
+                f"{out} has no column {mark}, so rows at another one would be merged with its own\n"
+                "  Choose another file."
+            )
 
 
 def _check_congestion_control(algorithm: str) -> None:

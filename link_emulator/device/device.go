@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"containernet-env/link_emulator/netns"
+	"containernet-env/link_emulator/segment"
 	"containernet-env/link_emulator/stamp"
 )
 
@@ -27,6 +28,7 @@ type Device interface {
 	Close() error
 	Stamps() *stamp.Ring // of the frames that Read returns; nil: there are none
 	KernelDrops() (Drops, error)
+	Offload() *Offload // reads and writes in place of Read and Write; nil: the device has no offload
 }
 
 // Drops are the kernel's counters of frames that it dropped.
@@ -75,9 +77,54 @@ func (FrameFD) Stamps() *stamp.Ring { return nil }
 // KernelDrops implements Device.
 func (FrameFD) KernelDrops() (Drops, error) { return Drops{}, nil }
 
+// Offload implements Device.
+func (FrameFD) Offload() *Offload { return nil }
+
+// Offload is a TAP whose host leaves checksums and the segmentation of TCP to it, as to a network card; see package
+// segment. Its methods are like Device's.
+type Offload struct {
+	fd    FrameFD
+	head  [segment.HeaderBytes + segment.MaxHeaders]byte
+	parts [1 + segment.MaxFrames]unix.Iovec
+}
+
+// Read returns what the host sent at once, in buffer, which has room for the longest frame and a header; see
+// segment.Read.
+func (o *Offload) Read(buffer []byte) (piece segment.Piece, ok bool, errno unix.Errno) {
+	n, errno := o.fd.Read(buffer)
+	if errno == 0 {
+		piece, ok = segment.Read(buffer[:n])
+	}
+	return piece, ok, errno
+}
+
+// Write hands over frames as one: one frame, or partial ones that segment.Continues has accepted.
+func (o *Offload) Write(frames [][]byte, partial bool) unix.Errno {
+	head, payloadAt := segment.HeaderBytes, 0
+	if partial {
+		head, payloadAt = segment.Join(o.head[:], frames)
+	} else {
+		clear(o.head[:segment.HeaderBytes])
+	}
+	o.parts[0] = part(o.head[:head])
+	for i, frame := range frames {
+		o.parts[1+i] = part(frame[payloadAt:])
+	}
+	_, _, errno := unix.RawSyscall(unix.SYS_WRITEV, uintptr(o.fd), uintptr(unsafe.Pointer(&o.parts)),
+		uintptr(1+len(frames)))
+	return errno
+}
+
+func part(data []byte) unix.Iovec {
+	return unix.Iovec{Base: unsafe.SliceData(data), Len: uint64(len(data))}
+}
+
 // TxQueueLen is the length of a TAP's queue towards the emulator, in frames. It fills only while the data thread cannot
 // read: at 400,000 frames/s it covers 25 ms.
 const TxQueueLen = 10_000
+
+// PieceQueueLen is that of a TAP with offload: a frame there may be one of 64 KiB, and 128 MiB are enough.
+const PieceQueueLen = 2000
 
 // StampedFrames is how many stamped frames may wait in the queue. Some places are left for cores that stamp frames at
 // the same time: a frame that has a stamp must find one.
@@ -97,14 +144,25 @@ type TapSpec struct {
 	MAC    net.HardwareAddr
 	MTU    int
 	Stamps bool // the kernel is to stamp the frames; see package stamp
+	// The host may hand over several segments of TCP at once, and get them so.
+	Offload bool
+}
+
+// QueueLen is the length of the TAP's queue.
+func (spec TapSpec) QueueLen() int {
+	if spec.Offload {
+		return PieceQueueLen
+	}
+	return TxQueueLen
 }
 
 // Tap is a TAP interface in some network namespace. It is not persistent: it disappears when the fd is closed. While
 // the fd is open, the interface has carrier and its namespace stays alive.
 type Tap struct {
 	FrameFD
-	pid    int
-	stamps *stamp.Ring
+	pid     int
+	stamps  *stamp.Ring
+	offload *Offload
 }
 
 // OpenTap creates the interface, which is down until it is brought up. The device node is opened inside the namespace:
@@ -129,6 +187,9 @@ func openHere(spec TapSpec) (*Tap, error) {
 	}
 	tap := &Tap{FrameFD: FrameFD(fd), pid: spec.PID}
 	err = configure(fd, spec)
+	if err == nil && spec.Offload {
+		tap.offload = &Offload{fd: tap.FrameFD}
+	}
 	if err == nil && spec.Stamps {
 		err = tap.stamp() // before the interface is up: no frame is without a stamp
 	}
@@ -139,7 +200,11 @@ func openHere(spec TapSpec) (*Tap, error) {
 }
 
 func (t *Tap) stamp() (err error) {
-	if t.stamps, err = stamp.Open(StampedFrames); err != nil {
+	limit := StampedFrames
+	if t.offload != nil {
+		limit = PieceQueueLen - (TxQueueLen - StampedFrames)
+	}
+	if t.stamps, err = stamp.Open(limit); err != nil {
 		return err
 	}
 	return t.stamps.Attach(t.FD())
@@ -147,6 +212,9 @@ func (t *Tap) stamp() (err error) {
 
 // Stamps implements Device.
 func (t *Tap) Stamps() *stamp.Ring { return t.stamps }
+
+// Offload implements Device.
+func (t *Tap) Offload() *Offload { return t.offload }
 
 // Close implements Device. The interface goes first, so that nothing writes to the ring.
 func (t *Tap) Close() error {
@@ -157,14 +225,17 @@ func (t *Tap) Close() error {
 	return err
 }
 
-// configure attaches fd to a new interface. IFF_VNET_HDR is not set: with it a read may return a 64 KiB GSO frame, so
-// one loss would drop 44 segments, and rate and queue limits would be coarse.
+// configure attaches fd to a new interface.
 func configure(fd int, spec TapSpec) error {
 	request, err := unix.NewIfreq(spec.IfName)
 	if err != nil {
 		return fmt.Errorf("ifname: got %q, allowed: 1 to 15 bytes", spec.IfName)
 	}
-	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_TUN_EXCL)
+	flags := uint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_TUN_EXCL)
+	if spec.Offload {
+		flags |= unix.IFF_VNET_HDR
+	}
+	request.SetUint16(flags)
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
 		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("interface %q exists already in the namespace of process %d", spec.IfName, spec.PID)
@@ -173,6 +244,12 @@ func configure(fd int, spec TapSpec) error {
 			return fmt.Errorf("the kernel refuses the interface name %q", spec.IfName)
 		}
 		return fmt.Errorf("create TAP %q in the namespace of process %d: %w", spec.IfName, spec.PID, err)
+	}
+	if spec.Offload {
+		const offloads = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6
+		if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, offloads); err != nil {
+			return fmt.Errorf("let the host of %q leave segmentation to the TAP: %w", spec.IfName, err)
+		}
 	}
 	control, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -186,7 +263,7 @@ func configure(fd int, spec TapSpec) error {
 		name    string
 		request uint
 		value   int
-	}{{"MTU", unix.SIOCSIFMTU, spec.MTU}, {"queue length", unix.SIOCSIFTXQLEN, TxQueueLen}} {
+	}{{"MTU", unix.SIOCSIFMTU, spec.MTU}, {"queue length", unix.SIOCSIFTXQLEN, spec.QueueLen()}} {
 		request, err := unix.NewIfreq(spec.IfName)
 		if err != nil {
 			return err

@@ -42,6 +42,7 @@ type Options struct {
 	BufferBytes int64
 	Core        *int                                         // the only core of the data thread; default: any
 	Unstamped   string                                       // why the kernel shall not stamp frames; empty: it shall
+	Offload     bool                                         // hosts may hand over several segments of TCP at once
 	CheckStamps func() error                                 // whether it can; default: stamp.Check
 	OpenTap     func(device.TapSpec) (device.Device, error)  // default: a TAP of the kernel
 	OpenTest    func(stamps bool) ([2]device.TestEnd, error) // for the self-test; default: TAPs of the kernel

@@ -111,9 +111,11 @@ func (e *Emulator) addPort(r struct {
 	if err != nil {
 		return nil, 0, err
 	}
-	tap, err := e.options.OpenTap(device.TapSpec{
+	spec := device.TapSpec{
 		PID: r.PID, PIDFD: pidfd, IfName: r.IfName, MAC: address, MTU: *added.MTU, Stamps: e.options.Unstamped == "",
-	})
+		Offload: e.options.Offload,
+	}
+	tap, err := e.options.OpenTap(spec)
 	if err != nil {
 		unix.Close(pidfd)
 		return nil, 0, err
@@ -136,7 +138,7 @@ func (e *Emulator) addPort(r struct {
 	return struct {
 		portSpec
 		TxQueueLen int `json:"tx_queue_len"`
-	}{added.portSpec, device.TxQueueLen}, atNS, nil
+	}{added.portSpec, spec.QueueLen()}, atNS, nil
 }
 
 // setPort changes which frames a port takes and passes on. The interface's own MTU is set inside its namespace.

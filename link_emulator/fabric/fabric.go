@@ -13,6 +13,7 @@ import (
 
 	"containernet-env/link_emulator/framepool"
 	"containernet-env/link_emulator/model"
+	"containernet-env/link_emulator/segment"
 )
 
 // The size of an Ethernet header, and what a frame may have on top of the MTU: the header and two VLAN tags (802.1ad).
@@ -21,11 +22,11 @@ const (
 	frameOverhead = headerBytes + 2*4
 )
 
-// Sink takes the frames that reach a port, at or after dueNS, the time at which the port's host should get them. frame
-// is valid only during the call. fate is Delivered or why the host did not get it, lateNS how long after dueNS it was
-// handed to the host; negative: before.
+// Sink hands frames to the host of a port at once: one, or partial ones that may be joined (see package segment). They
+// are valid only during the call, at or after dueNS, when the host should get the first of them. fate is Delivered or
+// why the host did not get them, lateNS how long after dueNS they were handed over; negative: before.
 type Sink interface {
-	Deliver(frame []byte, dueNS int64) (fate Drop, lateNS int64)
+	Deliver(frames [][]byte, partial bool, dueNS int64) (fate Drop, lateNS int64)
 }
 
 // Fabric is the graph and everything that travels on it. Make it with New.
@@ -34,12 +35,24 @@ type Fabric struct {
 	ports     map[string]*Port
 	switches  map[string]*Switch
 	links     map[string]*Link
-	schedule  []*Direction   // heap by the due time of each direction's next frame
-	nextOrder uint64         // creation order of directions, the tie-break of the schedule
-	portByID  []*Port        // nil: removed
-	addresses *addressTable  // of all switches in a routed network, see SetRoutes; else nil
-	setOf     map[uint32]int // by port id, while partitioned
-	changes   uint64         // see Changes
+	schedule  []*Direction              // heap by the due time of each direction's next frame
+	nextOrder uint64                    // creation order of directions, the tie-break of the schedule
+	portByID  []*Port                   // nil: removed
+	addresses *addressTable             // of all switches in a routed network, see SetRoutes; else nil
+	setOf     map[uint32]int            // by port id, while partitioned
+	changes   uint64                    // see Changes
+	trains    []*Port                   // which have a train
+	between   int                       // deliveries since all trains were delivered
+	frames    [segment.MaxFrames][]byte // of a delivery
+}
+
+// partial marks the owner of a frame in the pool that is partial; see package segment.
+const partial = 1 << 31
+
+// arrival is a frame that has come to the port at the end of a direction.
+type arrival struct {
+	d     *Direction
+	frame model.Frame
 }
 
 // New makes an empty network whose frames live in pool.
@@ -55,6 +68,15 @@ func New(pool *framepool.Pool) *Fabric {
 // Ingress takes a frame that came from the port's host at arrivedNS, which may be long ago. The frame is copied, unless
 // it is dropped at once; see Room. Call Advance first, so that frames due earlier enter shared links earlier.
 func (f *Fabric) Ingress(port *Port, frame []byte, arrivedNS int64) {
+	f.take(port, frame, port.id, arrivedNS)
+}
+
+// IngressPartial is Ingress of a partial frame; see package segment.
+func (f *Fabric) IngressPartial(port *Port, frame []byte, arrivedNS int64) {
+	f.take(port, frame, port.id|partial, arrivedNS)
+}
+
+func (f *Fabric) take(port *Port, frame []byte, owner uint32, arrivedNS int64) {
 	port.ReceivedFrames++
 	port.ReceivedBytes += uint64(len(frame))
 	switch {
@@ -67,12 +89,18 @@ func (f *Fabric) Ingress(port *Port, frame []byte, arrivedNS int64) {
 	case !port.out.link.Up():
 		port.out.refuse(DropDown)
 	default:
-		if handle, ok := f.pool.Store(frame, port.id); ok {
+		if handle, ok := f.pool.Store(frame, owner); ok {
 			f.offer(port.out, handle, len(frame), arrivedNS)
 		} else {
 			port.out.refuse(DropBuffers)
 		}
 	}
+}
+
+// Malformed counts what the port's host sent that is no frame.
+func (f *Fabric) Malformed(port *Port) {
+	port.ReceivedFrames++
+	port.Dropped.Malformed++
 }
 
 // Changes differs from its earlier value if any Port.LeastDelayNS may.
@@ -98,6 +126,9 @@ func (f *Fabric) Room(port *Port) []byte {
 // Advance moves every frame that is due up to and including nowNS, in order of due time.
 func (f *Fabric) Advance(nowNS int64) {
 	for len(f.schedule) > 0 && f.schedule[0].dueNS <= nowNS {
+		if f.between >= mostBetween {
+			f.deliverTrains()
+		}
 		direction := f.schedule[0]
 		if direction.line.Decide(direction.dueNS) {
 			f.reschedule(direction)
@@ -120,6 +151,7 @@ func (f *Fabric) Advance(nowNS int64) {
 		}
 		f.arrive(direction, frame)
 	}
+	f.deliverTrains()
 }
 
 // alter changes the content of a frame as the direction has; false, without the frame: there is no memory for a copy.
@@ -135,6 +167,7 @@ func (f *Fabric) alter(d *Direction, frame *model.Frame) bool {
 		model.Mark(content)
 	}
 	if frame.Flip != 0 {
+		f.complete(handle, content)
 		d.Corrupted++
 		model.Corrupt(content, frame.Flip)
 	}
@@ -169,27 +202,117 @@ func (f *Fabric) arrive(d *Direction, frame model.Frame) {
 		return
 	}
 	port := d.to.port
-	var fate Drop
+	fate := Delivered
 	switch {
 	case bytes > port.maxFrame:
 		fate = DropOversize
 	case !port.alive:
 		fate = DropDown
-	case f.separated(f.pool.Owner(handle), port.id):
+	case f.separated(f.sender(handle), port.id):
 		fate = DropPartition
-	default:
-		var lateNS int64
-		fate, lateNS = port.sink.Deliver(f.pool.Frame(handle, bytes), frame.DueNS)
-		d.Lateness.Record(lateNS)
 	}
+	if fate != Delivered {
+		d.lose(handle, fate)
+		return
+	}
+	isPartial := f.pool.Owner(handle)&partial != 0
+	if isPartial && !port.offload {
+		own, ok := f.pool.Own(handle, bytes)
+		if !ok {
+			d.drop(DropBuffers)
+			return
+		}
+		f.complete(own, f.pool.Frame(own, bytes))
+		handle, frame.Handle, isPartial = own, uint32(own), false
+	}
+	content := f.pool.Frame(handle, bytes)
+	if isPartial && f.boards(port, arrival{d, frame}, content) {
+		return
+	}
+	f.deliverTrain(port)
+	f.frames[0] = content
+	f.between++
+	fate, lateNS := port.sink.Deliver(f.frames[:1], isPartial, frame.DueNS)
+	f.account(d, port, frame, fate, lateNS)
+}
+
+// boards has a partial frame wait for others of its flow, behind those that wait already or as the first one; false: it
+// is to be delivered now.
+func (f *Fabric) boards(port *Port, came arrival, content []byte) bool {
+	if count := len(port.train); count > 0 {
+		first := f.content(port.train[0])
+		if segment.Continues(first, f.content(port.train[count-1]), content, port.trainBytes) {
+			port.train = append(port.train, came)
+			port.trainBytes += len(content)
+			if len(port.train) == segment.MaxFrames || segment.Ends(first, content) {
+				f.deliverTrain(port)
+			}
+			return true
+		}
+	}
+	if !segment.Begins(content) {
+		return false
+	}
+	f.deliverTrain(port)
+	f.trains = append(f.trains, port)
+	port.train = append(port.train, came)
+	port.trainBytes = len(content)
+	return true
+}
+
+func (f *Fabric) content(came arrival) []byte {
+	return f.pool.Frame(framepool.Handle(came.frame.Handle), int(came.frame.Bytes))
+}
+
+// mostBetween: frames that are due wait for others of their flow while so many deliveries are made, at most.
+const mostBetween = 64
+
+func (f *Fabric) deliverTrains() {
+	for _, port := range f.trains {
+		f.deliverTrain(port)
+	}
+	f.trains, f.between = f.trains[:0], 0
+}
+
+// deliverTrain hands the frames that wait for others of their flow to the host of a port.
+func (f *Fabric) deliverTrain(port *Port) {
+	if len(port.train) == 0 {
+		return
+	}
+	for i, each := range port.train {
+		f.frames[i] = f.content(each)
+	}
+	f.between++
+	firstNS := port.train[0].frame.DueNS
+	fate, lateNS := port.sink.Deliver(f.frames[:len(port.train)], true, firstNS)
+	for _, each := range port.train {
+		f.account(each.d, port, each.frame, fate, firstNS+lateNS-each.frame.DueNS)
+	}
+	port.train = port.train[:0]
+}
+
+// account counts a frame that was delivered, or not, and releases it.
+func (f *Fabric) account(d *Direction, port *Port, frame model.Frame, fate Drop, lateNS int64) {
+	d.Lateness.Record(lateNS)
 	if fate == Delivered {
-		d.delivered(bytes)
+		d.delivered(int(frame.Bytes))
 		port.SentFrames++
-		port.SentBytes += uint64(bytes)
+		port.SentBytes += uint64(frame.Bytes)
 	} else {
 		d.drop(fate)
 	}
-	f.pool.Release(handle)
+	f.pool.Release(framepool.Handle(frame.Handle))
+}
+
+// sender is the port whose host sent a frame, by its number.
+func (f *Fabric) sender(handle framepool.Handle) uint32 { return f.pool.Owner(handle) &^ partial }
+
+// complete finishes the checksum of a frame that is partial.
+func (f *Fabric) complete(handle framepool.Handle, content []byte) {
+	if f.pool.Owner(handle)&partial != 0 {
+		segment.Complete(content)
+		f.pool.SetOwner(handle, f.sender(handle))
+	}
 }
 
 // The schedule is a heap of directions, not of frames: each direction knows which of its frames is due next. Its size

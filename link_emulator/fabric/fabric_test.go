@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -33,12 +34,12 @@ type delivery struct {
 	frame string
 }
 
-func (s *fakeSink) Deliver(frame []byte, dueNS int64) (Drop, int64) {
+func (s *fakeSink) Deliver(frames [][]byte, _ bool, dueNS int64) (Drop, int64) {
 	if s.check != nil {
 		s.check(dueNS)
 	}
 	if s.outcome == Delivered {
-		s.frames = append(s.frames, delivery{dueNS, string(frame)})
+		s.frames = append(s.frames, delivery{dueNS, string(bytes.Join(frames, []byte("+")))})
 	}
 	return s.outcome, s.lateNS
 }

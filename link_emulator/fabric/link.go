@@ -197,6 +197,11 @@ type Port struct {
 	maxFrame int // MTU + frameOverhead
 	alive    bool
 	out      *Direction // from the port into the network; nil while no link is attached
+
+	offload    bool      // see TakesPartial
+	train      []arrival // partial frames that are due, and wait for others of their flow until Advance ends
+	trainBytes int
+
 	PortCounts
 }
 
@@ -211,7 +216,7 @@ type PortCounts struct {
 
 // PortDrops counts frames from the host that were dropped before a link.
 type PortDrops struct {
-	Malformed uint64 `json:"malformed"` // shorter than an Ethernet header
+	Malformed uint64 `json:"malformed"` // shorter than an Ethernet header, or no frames at all
 	NoLink    uint64 `json:"no_link"`   // no link was attached
 }
 
@@ -221,6 +226,9 @@ type PortState struct {
 	PortCounts
 	Lateness Lateness `json:"lateness"` // of the link's direction that ends here
 }
+
+// TakesPartial has the port's host get partial frames, joined where they may be.
+func (p *Port) TakesPartial() { p.offload = true }
 
 // Name is the port's name in the control protocol.
 func (p *Port) Name() string { return p.name }

@@ -179,7 +179,7 @@ func (n *network) checkConserved() {
 // discard is a sink that keeps nothing, so that only the fabric's own allocations and time are measured.
 type discard struct{ frames int }
 
-func (d *discard) Deliver([]byte, int64) (Drop, int64) {
+func (d *discard) Deliver([][]byte, bool, int64) (Drop, int64) {
 	d.frames++
 	return Delivered, 0
 }

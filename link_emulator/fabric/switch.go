@@ -116,7 +116,7 @@ func (f *Fabric) forward(sw *Switch, from *Direction, handle framepool.Handle, b
 // routed network, from the switch of the port that sent it, which is home.
 func (f *Fabric) origin(from *Direction, handle framepool.Handle) (home *Switch, behind *Direction) {
 	if f.addresses != nil {
-		if port := f.portByID[f.pool.Owner(handle)]; port != nil && port.out != nil && port.out.to.sw != nil {
+		if port := f.portByID[f.sender(handle)]; port != nil && port.out != nil && port.out.to.sw != nil {
 			return port.out.to.sw, port.out.back
 		}
 	}

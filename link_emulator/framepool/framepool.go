@@ -123,6 +123,9 @@ func (p *Pool) Room() []byte {
 // Owner is the owner given to Store.
 func (p *Pool) Owner(h Handle) uint32 { return p.classes[h>>classShift].owners[h&slotMask] }
 
+// SetOwner changes it.
+func (p *Pool) SetOwner(h Handle, owner uint32) { p.classes[h>>classShift].owners[h&slotMask] = owner }
+
 // Retain adds a reference.
 func (p *Pool) Retain(h Handle) { p.classes[h>>classShift].refs[h&slotMask]++ }
 

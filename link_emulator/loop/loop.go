@@ -26,8 +26,10 @@ import (
 )
 
 const (
-	// readBatch is the most frames that are read from one device before the next one's turn.
+	// readBatch: after so many frames from one device, or what it hands over at once, it is the next one's turn.
 	readBatch = 64
+	// splitBatch: so many frames that were handed over at once are taken before others may be due.
+	splitBatch = 16
 	// soonNS: the thread busy-waits for a frame that is due sooner, because falling asleep and waking takes about as
 	// long.
 	soonNS = int64(3e3)
@@ -55,20 +57,22 @@ type Loop struct {
 	mutex   sync.Mutex // guards mailbox
 	mailbox []func(nowNS int64)
 
-	relaxed   bool  // see Collect
-	moved     bool  // the last turn had events
-	more      bool  // the last poll left frames in a device, or did not look at each
-	armedNS   int64 // what the timer is set to, expired or not; 0: not set
-	polledNS  int64 // when the devices were last polled
-	polling   polling
-	changes   uint64 // of the fabric, that polling knows
-	idleDebt  idleDebt
-	busyWait  busyWait
-	timerTook timerLatency
-	counts    Counts
+	relaxed    bool  // see Collect
+	moved      bool  // the last turn had events
+	more       bool  // the last poll left frames in a device, or did not look at each
+	armedNS    int64 // what the timer is set to, expired or not; 0: not set
+	polledNS   int64 // when the devices were last polled
+	advancedNS int64 // when frames were last moved while a device is read
+	polling    polling
+	changes    uint64 // of the fabric, that polling knows
+	idleDebt   idleDebt
+	busyWait   busyWait
+	timerTook  timerLatency
+	counts     Counts
 
 	events  [maxEvents]unix.EpollEvent
-	scratch [framepool.MaxFrame]byte
+	scratch [framepool.MaxFrame]byte // what was read from a device with offload
+	spare   [framepool.MaxFrame]byte // a frame that has no room elsewhere
 }
 
 // Counts are the loop's own counters.
@@ -302,26 +306,17 @@ func (l *Loop) doze(nowNS, dueNS int64) (n int, slept bool, timerNS int64, err e
 // meanwhile go out first, so that frames enter a shared link in the order of their times; where they are late already,
 // not more often than every batchNS.
 func (l *Loop) read(port *Port) bool {
-	advancedNS := int64(0)
-	for range readBatch {
+	l.advancedNS = 0
+	for count := 0; count < readBatch; {
 		nowNS := l.kernel.Now()
-		if dueNS, some := l.fabric.NextDue(); some && dueNS <= nowNS &&
-			(nowNS-dueNS < behindNS || nowNS-advancedNS >= batchNS) {
-			l.fabric.Advance(nowNS)
-			advancedNS = l.kernel.Now()
-		}
-		buffer := l.fabric.Room(port.fabricPort)
-		if buffer == nil {
-			buffer = l.scratch[:]
-		}
-		length, errno := port.device.Read(buffer)
+		l.catchUp(nowNS)
+		frames, errno := l.readOnce(port)
 		switch errno {
 		case 0:
+			count += frames
 			if !port.prompt {
 				l.polling.frames++
 			}
-			arrivedNS := port.arrival(buffer[:length], length == len(buffer))
-			l.fabric.Ingress(port.fabricPort, buffer[:length], arrivedNS)
 		case unix.EAGAIN, unix.EINTR:
 			port.release(nowNS, errno == unix.EAGAIN)
 			return true
@@ -333,6 +328,67 @@ func (l *Loop) read(port *Port) bool {
 	port.release(0, false)
 	l.more = true
 	return true
+}
+
+// catchUp moves what is due, while frames are read.
+func (l *Loop) catchUp(nowNS int64) {
+	if dueNS, some := l.fabric.NextDue(); some && dueNS <= nowNS &&
+		(nowNS-dueNS < behindNS || nowNS-l.advancedNS >= batchNS) {
+		l.fabric.Advance(nowNS)
+		l.advancedNS = l.kernel.Now()
+	}
+}
+
+// readOnce reads what a device has next: a frame, or several that were handed over at once. It returns how many, or 1
+// for what is none.
+func (l *Loop) readOnce(port *Port) (frames int, errno unix.Errno) {
+	if port.offload == nil {
+		buffer := l.room(port, 0)
+		length, errno := port.device.Read(buffer)
+		if errno == 0 {
+			frame := buffer[:length]
+			arrivedNS, exact := port.arrival(frame, length == len(buffer))
+			if !exact {
+				l.fabric.Unmatched(port.fabricPort)
+			}
+			l.fabric.Ingress(port.fabricPort, frame, arrivedNS)
+		}
+		return 1, errno
+	}
+	piece, ok, errno := port.offload.Read(l.scratch[:])
+	if errno != 0 {
+		return 0, errno
+	}
+	arrivedNS, exact := port.arrival(piece.Bytes(), false)
+	if !ok {
+		l.fabric.Malformed(port.fabricPort)
+		return 1, 0
+	}
+	for ; ; frames++ {
+		if frames%splitBatch == splitBatch-1 {
+			l.catchUp(l.kernel.Now())
+		}
+		frame := piece.Next(l.room(port, piece.MostBytes()))
+		if frame == nil {
+			return frames, 0
+		}
+		if !exact {
+			l.fabric.Unmatched(port.fabricPort)
+		}
+		if piece.Partial() {
+			l.fabric.IngressPartial(port.fabricPort, frame, arrivedNS)
+		} else {
+			l.fabric.Ingress(port.fabricPort, frame, arrivedNS)
+		}
+	}
+}
+
+// room is a buffer for the next frame from a port, of that many bytes at least.
+func (l *Loop) room(port *Port, bytes int) []byte {
+	if buffer := l.fabric.Room(port.fabricPort); buffer != nil && len(buffer) >= bytes {
+		return buffer
+	}
+	return l.spare[:]
 }
 
 // handleRequests removes ports that have died and empties the mailbox.

@@ -19,8 +19,9 @@ type Port struct {
 	closed     chan struct{}
 	shut       bool
 
-	stamps *stamp.Ring // nil: a frame counts as come when it was read
-	prompt bool        // frames end a Doze; see polling
+	stamps  *stamp.Ring     // nil: a frame counts as come when it was read
+	offload *device.Offload // nil: the device takes one frame at a time
+	prompt  bool            // frames end a Doze; see polling
 
 	ended bool
 	gone  unix.Errno // of reading the device
@@ -34,12 +35,16 @@ type Died func(gone unix.Errno, atNS int64)
 // unless it returns an error. When the device disappears, or the process of pidfd ends, the port dies: its device is
 // closed and died is called. Must be called inside Do.
 func (l *Loop) Attach(name string, mtu int, d device.Device, pidfd int, died Died) (*Port, error) {
-	port := &Port{loop: l, device: d, pidfd: pidfd, died: died, closed: make(chan struct{}), stamps: d.Stamps()}
+	port := &Port{loop: l, device: d, pidfd: pidfd, died: died, closed: make(chan struct{}), stamps: d.Stamps(),
+		offload: d.Offload()}
 	fabricPort, err := l.fabric.AddPort(name, mtu, port)
 	if err != nil {
 		return nil, err
 	}
 	port.fabricPort = fabricPort
+	if port.offload != nil {
+		fabricPort.TakesPartial()
+	}
 	err = l.watch(d.FD(), watched{port: port})
 	if err == nil && pidfd >= 0 {
 		err = l.watch(pidfd, watched{port: port, process: true})
@@ -68,15 +73,15 @@ func (p *Port) Closed() <-chan struct{} { return p.closed }
 // Device that the port was attached with; closed when the port has died.
 func (p *Port) Device() device.Device { return p.device }
 
-// arrival is when a frame came that has just been read. truncated: the frame filled its buffer.
-func (p *Port) arrival(frame []byte, truncated bool) int64 {
+// arrival is when a frame came that has just been read; not exact: it came no later. truncated: the frame filled its
+// buffer.
+func (p *Port) arrival(frame []byte, truncated bool) (atNS int64, exact bool) {
 	if p.stamps != nil {
 		if atNS, ok := p.stamps.Take(frame, truncated); ok {
-			return atNS
+			return atNS, true
 		}
 	}
-	p.loop.fabric.Unmatched(p.fabricPort)
-	return p.loop.kernel.Now() // it did not come later
+	return p.loop.kernel.Now(), false
 }
 
 // release is called after each batch of frames; drained: the device had none left at nowNS.
@@ -86,10 +91,16 @@ func (p *Port) release(nowNS int64, drained bool) {
 	}
 }
 
-// Deliver implements fabric.Sink. The host gets the frame during the write: its network stack runs in it.
-func (p *Port) Deliver(frame []byte, dueNS int64) (fate fabric.Drop, lateNS int64) {
+// Deliver implements fabric.Sink. The host gets the frames during the write: its network stack runs in it.
+func (p *Port) Deliver(frames [][]byte, partial bool, dueNS int64) (fate fabric.Drop, lateNS int64) {
 	lateNS = p.loop.kernel.Now() - dueNS
-	switch p.device.Write(frame) {
+	var errno unix.Errno
+	if p.offload != nil {
+		errno = p.offload.Write(frames, partial)
+	} else {
+		errno = p.device.Write(frames[0])
+	}
+	switch errno {
 	case 0:
 		return fabric.Delivered, lateNS
 	case unix.EIO: // the interface is down (tun_get_user)

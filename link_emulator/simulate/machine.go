@@ -370,6 +370,9 @@ func (h *Host) FD() int { return h.fd }
 // Stamps implements device.Device.
 func (h *Host) Stamps() *stamp.Ring { return h.stamps }
 
+// Offload implements device.Device.
+func (h *Host) Offload() *device.Offload { return nil }
+
 // KernelDrops implements device.Device.
 func (h *Host) KernelDrops() (device.Drops, error) { return device.Drops{Queue: h.Dropped}, nil }
 

@@ -8,6 +8,7 @@ import (
 	numbers "encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -502,4 +503,125 @@ func TestStampsAreGrantedOrTheReasonIsSaid(t *testing.T) {
 	t.Logf("without CAP_BPF: %v", hello["stamps_reason"])
 	assert.That(t, hello["stamps"] == "read" && strings.Contains(hello["stamps_reason"].(string),
 		"operation not permitted"), "without CAP_BPF: %v, %q", hello["stamps"], hello["stamps_reason"])
+}
+
+// What hosts send arrives as it was sent, also over links that lose, change and double frames, with offload and
+// without. With it the host's kernel takes frames that were split and joined, and the links count each by itself.
+func TestWhatHostsSendArrives(t *testing.T) {
+	sent := bytes.Repeat([]byte("0123456789abcdef"), 1<<19)
+	for _, arguments := range [][]string{{"--offload"}, nil} {
+		for _, direction := range []fields{
+			{"delay_ns": 100_000},
+			{"delay_ns": 1_000_000, "rate_bps": 10_000_000_000},
+			{"delay_ns": 100_000, "loss": fields{"model": "independent", "ratio": 0.001}, "seed": 1},
+			{"delay_ns": 100_000, "corruption_ratio": 0.001, "seed": 2},
+			{"delay_ns": 100_000, "duplication_ratio": 0.01, "seed": 3},
+		} {
+			e := startEmulator(t, arguments...)
+			e.ask("add_switch", fields{"name": "s1"})
+			var hosts [2]*host
+			for i := range hosts {
+				hosts[i] = startHost(t, i)
+				e.addPort(hosts[i])
+				e.ask("add_link", fields{"name": hosts[i].name, "a": fields{"port": hosts[i].name},
+					"b": fields{"switch": "s1"}, "a_to_b": direction, "b_to_a": direction})
+				hosts[i].bringUp()
+			}
+			transfer(t, hosts[0], hosts[1], sent)
+			if len(direction) == 1 {
+				datagram(t, hosts[0], hosts[1], sent[:1000])
+			}
+			stats := e.ask("stats", nil)
+			assert.Equal(t, stats["unmatched"], any(0.0), "%v: frames without a stamp", arguments)
+			sentFrames := stats["ports"].(fields)[hosts[1].name].(fields)["sent_frames"].(float64)
+			assert.That(t, sentFrames >= float64(len(sent)/1500), "%v: %v frames of %d bytes", arguments, sentFrames,
+				len(sent))
+			if len(direction) == 1 {
+				// All that was handed over at once is due at once.
+				assert.That(t, (hosts[1].received() < sentFrames/2) == (arguments != nil), "%v: %v pieces of %v frames",
+					arguments, hosts[1].received(), sentFrames)
+			}
+			e.stop()
+		}
+	}
+}
+
+// received is how many pieces the kernel of a host was handed.
+func (h *host) received() (count float64) {
+	h.t.Helper()
+	h.inside(func() error {
+		text, err := os.ReadFile("/proc/thread-self/net/dev")
+		_, rest, _ := strings.Cut(string(text), h.ifName+":")
+		var bytes int
+		_, scanErr := fmt.Sscan(rest, &bytes, &count)
+		return cmp.Or(err, scanErr)
+	})
+	return count
+}
+
+// datagram sends data from one host to another over UDP and checks that it arrives.
+func datagram(t *testing.T, from, to *host, data []byte) {
+	t.Helper()
+	var sender net.Conn
+	var receiver net.PacketConn
+	to.inside(func() (err error) {
+		receiver, err = net.ListenPacket("udp4", to.ip.String()+":5000")
+		return err
+	})
+	defer receiver.Close()
+	from.inside(func() (err error) {
+		sender, err = net.Dial("udp4", to.ip.String()+":5000")
+		return err
+	})
+	defer sender.Close()
+	got := make(chan []byte, 1)
+	go func() {
+		received := make([]byte, 2*len(data))
+		n, _, _ := receiver.ReadFrom(received)
+		got <- received[:n]
+	}()
+	_, err := sender.Write(data)
+	assert.OK(t, err)
+	expect(t, got, data)
+}
+
+func expect(t *testing.T, got <-chan []byte, data []byte) {
+	t.Helper()
+	select {
+	case received := <-got:
+		assert.Must(t, bytes.Equal(received, data), "%d of %d bytes came, or others", len(received), len(data))
+	case <-hang.After():
+		t.Fatal("nothing came")
+	}
+}
+
+// transfer sends data from one host to another over TCP and checks that it arrives.
+func transfer(t *testing.T, from, to *host, data []byte) {
+	t.Helper()
+	var listener net.Listener
+	to.inside(func() (err error) {
+		listener, err = net.Listen("tcp4", to.ip.String()+":5000")
+		return err
+	})
+	defer listener.Close()
+	got := make(chan []byte, 1)
+	go func() {
+		connection, err := listener.Accept()
+		if err != nil {
+			close(got)
+			return
+		}
+		defer connection.Close()
+		received, _ := io.ReadAll(connection)
+		got <- received
+	}()
+	var connection net.Conn
+	from.inside(func() (err error) {
+		connection, err = net.Dial("tcp4", to.ip.String()+":5000")
+		return err
+	})
+	_, err := connection.Write(data)
+	assert.OK(t, err)
+	assert.OK(t, connection.Close())
+	expect(t, got, data)
 }

@@ -41,10 +41,11 @@ def test_a_run_of_two_clients(tmp_path: Path) -> None:
     config, given, out = tmp_path / "topology.json", tmp_path / "scenarios.json", tmp_path / "out.csv"
     config.write_text(json.dumps(TOPOLOGY))
     given.write_text(json.dumps(SCENARIOS))
-    done = run(config, out, "--scenarios", given)
+    done = run(config, out, "--scenarios", given, "--offload")
     assert done.returncode == 0, done.stderr
     found = rows(out)
     assert [row["Client"] for row in found] == CLIENTS * 3
+    assert {row["LinkOffload"] for row in found} == {"yes"}
     assert {row["Error"] for row in found} == {"-"} and {row["Errors"] for row in found} == {"0"}
     assert [row["RequestCount"] for row in found] == ["60", "60", "120"] * 2 + ["20", "40", "60"]
     assert [row["OfferedRate_per_s"] for row in found[6:]] == ["20.0000", "40.0000", "60.0000"]

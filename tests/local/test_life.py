@@ -145,10 +145,10 @@ def test_a_start_that_fails_says_how_the_emulator_ended(tmp_path: Path) -> None:
         ("map frame memory: no room", "exit 1", "exit status 1: map frame memory: no room"),
         ("fatal error: no room\n\ngoroutine 1 [running]:", "exit 2", "exit status 2: fatal error: no room"),
         ("link-emulator: started", "kill -9 $$", "killed by SIGKILL"),
+        ("$*", "exit 1", r"exit status 1: serve --control-fd \d+ --core 3 --offload"),
     ):
-        emulator = LinkEmulator(
-            program(tmp_path / "link-emulator", f"cat >&2 <<.\n{said}\n.\n{end}"), lambda kind, text: None
-        )
+        failing = program(tmp_path / "link-emulator", f"cat >&2 <<.\n{said}\n.\n{end}")
+        emulator = LinkEmulator(failing, lambda kind, text: None, core=3, offload=True)
         with pytest.raises(RunError, match=f"^the link emulator ended: {message}$"):
             emulator.start()
         emulator.stop()

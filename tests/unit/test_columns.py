@@ -119,7 +119,7 @@ def test_every_column_holds_its_own_figure(snapshot: SnapshotAssertion) -> None:
     rtt = RttExpectation("etcd1", "etcd2", 12_000_000, 12_003_400)
     timing = Timing(values={"heartbeat_ms": 130, "election_ms": 1300})
     plan = replace(PLAN, config=config, largest_member_rtt=rtt, store=SECOND_TRIES_STORE, timing=timing)
-    options = PlanOptions(4, seed=4711, congestion_control="bbr", links_cpu=1)
+    options = PlanOptions(4, seed=4711, congestion_control="bbr", links_cpu=1, offload=True)
     known = manifest(
         PLAN,
         flags=flags_of(options, None),

@@ -391,13 +391,17 @@ def test_events_of_a_page_lie_at_their_times_in_emulated_time() -> None:
     assert [event.at_s for event in found] == [2.0]
 
 
-def test_a_file_that_cannot_hold_the_factor_takes_no_slowed_rows(tmp_path: Path) -> None:
+def test_a_file_that_cannot_hold_the_factor_or_offload_takes_no_such_rows(tmp_path: Path) -> None:
     out, plan = tmp_path / "out.csv", plan_of(tmp_path, {"nodes": NODES}, [scenario()])
     out.write_text(",".join(name for name in COLUMNS if name != "Dilation") + "\n")
     check_out(plan, out)
     for factor in (2, AUTO):
         with pytest.raises(UsageError, match="no column Dilation"):
             check_out(plan_of(tmp_path, {"nodes": NODES}, [scenario()], factor), out)
+    out.write_text(",".join(name for name in COLUMNS if name != "LinkOffload") + "\n")
+    check_out(plan, out)
+    with pytest.raises(UsageError, match="no column LinkOffload"):
+        check_out(replace(plan, options=replace(plan.options, offload=True)), out)
 
 
 def test_the_load_generator_takes_every_factor_and_as_many_times_as_long() -> None:

@@ -189,6 +189,8 @@ def test_hosts_are_kept_off_the_core_and_the_emulator_carries_the_links() -> Non
     for choice in ({"links": "netem"}, {"engine": "containernet"}):
         with pytest.raises(UsageError, match="links_cpu keeps a core for the link emulator"):
             plan_with(**CORE, **choice)
+        with pytest.raises(UsageError, match="offload is an option of the link emulator"):
+            plan_with(offload=True, **choice)
 
 
 def test_members_that_are_profiled_are_started_for_it_and_are_another_experiment() -> None:

@@ -84,7 +84,7 @@ def test_whatever_is_configured_otherwise_is_another_cell(tmp_path: Path) -> Non
     for change in (
         {"topology": {"nodes": [node | {"cpus": 0.5}, *nodes]}},
         *({"scenarios": {"scenarios": [block | {"load": load} for block in SCENARIOS["scenarios"]]}} for load in loads),
-        *({"congestion_control": "reno"}, {"links": "emulator"}, {"links_cpu": 0}),
+        *({"congestion_control": "reno"}, {"links": "emulator"}, {"links_cpu": 0}, {"offload": True}),
     ):
         assert not identities(made(tmp_path, **change)) & before, change
     assert identities(made(tmp_path, seed=1, repeat=3)) == before
