@@ -28,7 +28,17 @@ type Device interface {
 	Close() error
 	Stamps() *stamp.Ring // of the frames that Read returns; nil: there are none
 	KernelDrops() (Drops, error)
-	Offload() *Offload // reads and writes in place of Read and Write; nil: the device has no offload
+	Offload() Offload // reads and writes in place of Read and Write; nil: the device has no offload
+}
+
+// Offload is a device whose host leaves checksums and the segmentation of TCP to it, as to a network card; see package
+// segment. Its methods are like Device's.
+type Offload interface {
+	// Read returns what the host sent at once, in buffer, which has room for the longest frame and a header; see
+	// segment.Read.
+	Read(buffer []byte) (piece segment.Piece, ok bool, errno unix.Errno)
+	// Write hands over frames as one: one frame, or partial ones that segment.Continues has accepted.
+	Write(frames [][]byte, partial bool) unix.Errno
 }
 
 // Drops are the kernel's counters of frames that it dropped.
@@ -78,19 +88,17 @@ func (FrameFD) Stamps() *stamp.Ring { return nil }
 func (FrameFD) KernelDrops() (Drops, error) { return Drops{}, nil }
 
 // Offload implements Device.
-func (FrameFD) Offload() *Offload { return nil }
+func (FrameFD) Offload() Offload { return nil }
 
-// Offload is a TAP whose host leaves checksums and the segmentation of TCP to it, as to a network card; see package
-// segment. Its methods are like Device's.
-type Offload struct {
+// pieceFD is an Offload: a TAP with IFF_VNET_HDR.
+type pieceFD struct {
 	fd    FrameFD
 	head  [segment.HeaderBytes + segment.MaxHeaders]byte
 	parts [1 + segment.MaxFrames]unix.Iovec
 }
 
-// Read returns what the host sent at once, in buffer, which has room for the longest frame and a header; see
-// segment.Read.
-func (o *Offload) Read(buffer []byte) (piece segment.Piece, ok bool, errno unix.Errno) {
+// Read implements Offload.
+func (o *pieceFD) Read(buffer []byte) (piece segment.Piece, ok bool, errno unix.Errno) {
 	n, errno := o.fd.Read(buffer)
 	if errno == 0 {
 		piece, ok = segment.Read(buffer[:n])
@@ -98,8 +106,8 @@ func (o *Offload) Read(buffer []byte) (piece segment.Piece, ok bool, errno unix.
 	return piece, ok, errno
 }
 
-// Write hands over frames as one: one frame, or partial ones that segment.Continues has accepted.
-func (o *Offload) Write(frames [][]byte, partial bool) unix.Errno {
+// Write implements Offload.
+func (o *pieceFD) Write(frames [][]byte, partial bool) unix.Errno {
 	head, payloadAt := segment.HeaderBytes, 0
 	if partial {
 		head, payloadAt = segment.Join(o.head[:], frames)
@@ -162,7 +170,7 @@ type Tap struct {
 	FrameFD
 	pid     int
 	stamps  *stamp.Ring
-	offload *Offload
+	offload Offload
 }
 
 // OpenTap creates the interface, which is down until it is brought up. The device node is opened inside the namespace:
@@ -188,7 +196,7 @@ func openHere(spec TapSpec) (*Tap, error) {
 	tap := &Tap{FrameFD: FrameFD(fd), pid: spec.PID}
 	err = configure(fd, spec)
 	if err == nil && spec.Offload {
-		tap.offload = &Offload{fd: tap.FrameFD}
+		tap.offload = &pieceFD{fd: tap.FrameFD}
 	}
 	if err == nil && spec.Stamps {
 		err = tap.stamp() // before the interface is up: no frame is without a stamp
@@ -214,7 +222,7 @@ func (t *Tap) stamp() (err error) {
 func (t *Tap) Stamps() *stamp.Ring { return t.stamps }
 
 // Offload implements Device.
-func (t *Tap) Offload() *Offload { return t.offload }
+func (t *Tap) Offload() Offload { return t.offload }
 
 // Close implements Device. The interface goes first, so that nothing writes to the ring.
 func (t *Tap) Close() error {

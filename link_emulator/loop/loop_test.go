@@ -1,6 +1,7 @@
 package loop_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
@@ -106,6 +107,46 @@ func TestFramesArriveAfterTheDelayAndNeverBefore(t *testing.T) {
 			into.Unmatched)
 		r.Fabric.Reset(r.NowNS())
 		assert.Equal(t, r.link("h0").AToB.Unmatched, 0, "%+v: after a reset", c)
+	}
+}
+
+// piece is what a host hands over at once: so many frames of a flow, of 100 bytes each.
+func piece(frames int) []byte {
+	data := binary.NativeEndian.AppendUint16([]byte{1, 1, 0, 0}, 100)
+	data = binary.NativeEndian.AppendUint16(binary.NativeEndian.AppendUint16(data, 34), 16)
+	data = append(data, testFrame(1, "")[:12]...)
+	data = append(data, 8, 0, 0x45, 0, byte((40+100*frames)>>8), byte(40+100*frames), 0, 0, 0x40, 0, 64, 6, 0, 0)
+	data = append(data, 10, 0, 0, 1, 10, 0, 0, 2, 0, 9, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 1, 0, 0, 0, 0, 0)
+	return append(data, make([]byte, 100*frames)...)
+}
+
+// What a host hands over at once are frames of one time, and no reason for others to wait longer.
+func TestPiecesAreFramesOfOneTime(t *testing.T) {
+	for _, unstamped := range []bool{false, true} {
+		noise := simulate.Quiet()
+		noise.Offload, noise.Unstamped = true, unstamped
+		r := newRig(t, noise, 3, model.Params{DelayNS: msNS})
+		start := r.NowNS() + msNS
+		reads, before := 0, -1
+		r.hosts[0].OnRead = func() { reads++ }
+		r.hosts[1].OnRead = func() { before = reads }
+		r.At(start, func(atNS int64) {
+			for range 20 {
+				r.hosts[0].SendPiece(piece(40), atNS)
+			}
+			r.hosts[0].SendPiece(append([]byte{1, 1}, make([]byte, 50)...), atNS) // no TCP
+		})
+		r.send(1, "other", start)
+		r.run()
+		assert.Equal(t, before, 2, "pieces of 40 frames that are read before those of another host")
+		into, out := r.link("h0").AToB, r.link("h2").BToA
+		assert.Equal(t, into.Offered, uint64(800), "frames of the first link")
+		assert.Equal(t, into.Unmatched, map[bool]uint64{true: 800}[unstamped], "frames without a stamp")
+		assert.Equal(t, r.Fabric.State().Ports["h0"].Dropped.Malformed, uint64(1), "pieces that are no frames")
+		assert.Equal(t, len(r.got[2]), 801, "frames that arrived")
+		late := out.Lateness
+		assert.That(t, late.Count == 801 && late.TooEarly == 0 && late.EarlyMaxNS == 0, "%d frames, %d ns early", late.Count,
+			late.EarlyMaxNS)
 	}
 }
 

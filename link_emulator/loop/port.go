@@ -19,9 +19,9 @@ type Port struct {
 	closed     chan struct{}
 	shut       bool
 
-	stamps  *stamp.Ring     // nil: a frame counts as come when it was read
-	offload *device.Offload // nil: the device takes one frame at a time
-	prompt  bool            // frames end a Doze; see polling
+	stamps  *stamp.Ring    // nil: a frame counts as come when it was read
+	offload device.Offload // nil: the device takes one frame at a time
+	prompt  bool           // frames end a Doze; see polling
 
 	ended bool
 	gone  unix.Errno // of reading the device

@@ -241,6 +241,10 @@ func TestOtherChecksumsAreCompletedAndMalformedPiecesRefused(t *testing.T) {
 		assert.That(t, !ok, "header %x is taken", bad)
 	}
 	tcp, tcpAt := shape{version: 4, payload: numbered(99)}.make()
+	wrong := bytes.Clone(tcp)
+	wrong[tcpAt+16] ^= 0x55 // a receiver would trust it
+	piece, _ = Read(append(header(1, 0, 0, tcpAt, 16), wrong...))
+	assert.That(t, bytes.Equal(piece.Next(make([]byte, len(tcp))), tcp), "the sum of the pseudo-header stays wrong")
 	for size, want := range map[int]bool{31: false, 32: true} {
 		_, ok := Read(append(header(1, 1, size, tcpAt, 16), tcp...))
 		assert.Equal(t, ok, want, "a segment with frames of %d bytes", size)

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"bytes"
 	"cmp"
 	"math/rand/v2"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"containernet-env/link_emulator/framepool"
 	"containernet-env/link_emulator/input"
 	"containernet-env/link_emulator/loop"
+	"containernet-env/link_emulator/segment"
 	"containernet-env/link_emulator/stamp"
 )
 
@@ -28,6 +30,7 @@ type Noise struct {
 	Overtaken   Chance `json:"overtaken"`    // from its stamp to the device's queue a frame takes so long; others go ahead
 	QueueFrames int    `json:"queue_frames"` // how many frames may wait in a device
 	Unstamped   bool   `json:"unstamped"`    // no frame has a stamp
+	Offload     bool   `json:"offload"`      // hosts may hand over several segments of TCP at once
 }
 
 // Chance is what happens with a probability, and takes up to NS then, each duration as likely.
@@ -329,6 +332,9 @@ func (m *Machine) AddHost(name string, mtu int) (*Host, error) {
 	return h, err
 }
 
+// pieceOfTCP begins the header of a piece that is to be split.
+var pieceOfTCP = []byte{1, 1}
+
 // Send is what the host's stack does at a time, which is that of an event: the frame is stamped and queued, or dropped.
 func (h *Host) Send(frame []byte, atNS int64) {
 	copied := h.copyOf(frame)
@@ -347,10 +353,20 @@ func (h *Host) Send(frame []byte, atNS int64) {
 	h.queue = append(h.queue, copied)
 }
 
+// SendPiece is Send of what a TAP with offload hands over at once, a header and a frame.
+func (h *Host) SendPiece(data []byte, atNS int64) {
+	if h.stamps == nil || h.stamps.Put(data[segment.HeaderBytes:], atNS) {
+		h.queue = append(h.queue, h.copyOf(data))
+	}
+}
+
 // SendUnstamped queues a frame past the stamps.
 func (h *Host) SendUnstamped(frame []byte) { h.queue = append(h.queue, h.copyOf(frame)) }
 
 func (h *Host) copyOf(frame []byte) []byte {
+	if h.machine.noise.Offload && !bytes.HasPrefix(frame, pieceOfTCP) {
+		frame = append(make([]byte, segment.HeaderBytes), frame...) // a header that says nothing
+	}
 	if last := len(h.free) - 1; last >= 0 {
 		reused := h.free[last]
 		h.free = h.free[:last]
@@ -371,7 +387,38 @@ func (h *Host) FD() int { return h.fd }
 func (h *Host) Stamps() *stamp.Ring { return h.stamps }
 
 // Offload implements device.Device.
-func (h *Host) Offload() *device.Offload { return nil }
+func (h *Host) Offload() device.Offload {
+	if h.machine.noise.Offload {
+		return pieces{h}
+	}
+	return nil
+}
+
+// pieces is a host with offload.
+type pieces struct{ *Host }
+
+// Read implements device.Offload.
+func (p pieces) Read(buffer []byte) (piece segment.Piece, ok bool, errno unix.Errno) {
+	n, errno := p.Host.Read(buffer)
+	if errno == 0 {
+		piece, ok = segment.Read(buffer[:n])
+	}
+	return piece, ok, errno
+}
+
+// Write implements device.Offload: the host gets the frames at once, as the write begins.
+func (p pieces) Write(frames [][]byte, partial bool) unix.Errno {
+	p.machine.advance(p.machine.nowNS)
+	for _, frame := range frames {
+		if partial {
+			frame = bytes.Clone(frame)
+			segment.Complete(frame)
+		}
+		p.Received(frame, p.machine.nowNS)
+	}
+	p.machine.spend(p.machine.noise.WriteNS)
+	return 0
+}
 
 // KernelDrops implements device.Device.
 func (h *Host) KernelDrops() (device.Drops, error) { return device.Drops{Queue: h.Dropped}, nil }

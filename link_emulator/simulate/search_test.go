@@ -65,6 +65,7 @@ func draw(seed uint64) scenario {
 		}
 	}
 	s.Noise = drawNoise(random)
+	s.Noise.Offload = seed%2 == 1
 	for i := range s.Links {
 		spice(random, &s.Links[i].AToB)
 		spice(random, &s.Links[i].BToA)

@@ -127,7 +127,7 @@ func Simulate(r Request) (Result, error) {
 
 func (s *simulation) build() error {
 	quiet := Quiet()
-	quiet.Unstamped = s.Noise.Unstamped
+	quiet.Unstamped, quiet.Offload = s.Noise.Unstamped, s.Noise.Offload
 	s.Disturb(quiet)
 	for _, name := range s.Request.Switches {
 		if err := s.Fabric.AddSwitch(name); err != nil {
