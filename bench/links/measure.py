@@ -110,7 +110,7 @@ def points(kinds: list[Kind], durations: Durations) -> list[Point]:
                 if (kind == "htb" and protocol == "tcp") or (fast and kind not in ("emulator", "offload")):
                     continue
                 delay = 0 if kind == "htb" else FAST_DELAY_NS if fast else LINK_DELAY_NS
-                seconds, repetitions = durations.tcp(kind in ("emulator", "htb") and not fast, rate)
+                seconds, repetitions = _tcp_times(kind, rate, durations)
                 needs = repetitions * (durations.tcp_warmup_s + seconds + _SETUP_S)
                 plan.append(Point("bandwidth", kind, needs, delay, rate_bps=rate, protocol=protocol))
     if "emulator" in kinds and not durations.is_quick:
@@ -134,6 +134,11 @@ def points(kinds: list[Kind], durations: Durations) -> list[Point]:
         needs = 3 * _SETUP_S + durations.graph_probes * echo_s
         plan.append(Point("regions", "emulator", needs, seed=seed))
     return plan
+
+
+def _tcp_times(kind: Kind, rate_bps: int | None, durations: Durations) -> tuple[float, int]:
+    """Seconds after the warm-up, and repetitions, of one flow; fast links are measured as briefly as peers."""
+    return durations.tcp(kind in ("emulator", "htb") and rate_bps not in FAST_RATES_BPS, rate_bps)
 
 
 def run(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
@@ -216,8 +221,7 @@ def _load(path: BenchPath, wanted: bool) -> Iterator[None]:
 
 def _bandwidth(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
     # A new path per repetition: no flow meets the queue of an earlier one.
-    own = point.kind in ("emulator", "htb") and point.rate_bps not in FAST_RATES_BPS
-    seconds, repetitions = durations.tcp(own, point.rate_bps)
+    seconds, repetitions = _tcp_times(point.kind, point.rate_bps, durations)
     if point.protocol == "udp":
         repetitions = 1
     runs: list[dict[str, Any]] = []

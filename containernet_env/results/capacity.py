@@ -573,19 +573,20 @@ class _Weigher:
         }
         if self._client_cpus is not None:
             held["client"] = (carried_rate, float(self._client_cpus) / self._dilation, 0.0)
+        costs_ns, slowed_costs_ns = self._each_ns(cost), self._each_ns(slowed_cost)
         for resource, (per_s, enough, slowed_enough) in held.items():
-            each_ns = self._each_ns(cost)[resource]
+            each_ns = costs_ns[resource]
             cores = per_s * each_ns / 1e9
             if cores <= enough or (resource == "machine" and capacity_of(dilated(self._plan)).suffices):
                 continue
             fits_per_s = self._dilation * enough * 1e9 / each_ns
             clients = None if scenario.is_open else int(fits_per_s * alone_s + 1e-6)
             has = {"machine": float(self._cores), "client": enough}.get(resource, 1.0)
-            dilation = None
-            if resource != "client":
-                wanted = slowed_rate * self._each_ns(slowed_cost)[resource] / 1e9
-                dilation = max(2, math.ceil(wanted / (_DILATED_SHARE * slowed_enough)))
-            dilation = None if dilation is None or dilation > DILATION_MAX else dilation
+            dilation: int | None = None
+            if resource != "client":  # its limit is as much lower as the rate is
+                wanted = slowed_rate * slowed_costs_ns[resource] / 1e9
+                slower = max(2, math.ceil(wanted / (_DILATED_SHARE * slowed_enough)))
+                dilation = slower if slower <= DILATION_MAX else None
             found = Shortage(scenario, resource, cores, has, enough, fits_per_s, clients, dilation=dilation)
             if resource == "machine":
                 needed = -int(-cores // self._full) + (self._kept is not None)

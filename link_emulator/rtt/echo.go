@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"containernet-env/link_emulator/probe"
+	"containernet-env/link_emulator/segment"
 )
 
 // ICMP types (RFC 792).
@@ -22,7 +23,7 @@ func encode(m probe.Mark, message []byte) {
 	binary.BigEndian.PutUint16(message[4:], uint16(m.Run))
 	binary.BigEndian.PutUint16(message[6:], uint16(m.Number))
 	m.Encode(message[icmpHeaderBytes:])
-	binary.BigEndian.PutUint16(message[2:], checksum(message))
+	binary.BigEndian.PutUint16(message[2:], segment.Checksum(message))
 }
 
 // decodeReply reads the mark of an echo reply out of an IPv4 packet as a raw socket gives it; false for anything else.
@@ -35,26 +36,10 @@ func decodeReply(packet []byte) (probe.Mark, bool) {
 		return probe.Mark{}, false
 	}
 	message := packet[header:]
-	if message[0] != typeEchoReply || checksum(message) != 0 {
+	if message[0] != typeEchoReply || segment.Checksum(message) != 0 {
 		return probe.Mark{}, false
 	}
 	return probe.DecodeMark(message[icmpHeaderBytes:]), true
-}
-
-// checksum is the Internet checksum (RFC 1071); 0 over a message whose checksum field is right.
-func checksum(message []byte) uint16 {
-	var sum uint32
-	for len(message) >= 2 {
-		sum += uint32(binary.BigEndian.Uint16(message))
-		message = message[2:]
-	}
-	if len(message) == 1 {
-		sum += uint32(message[0]) << 8
-	}
-	for sum > 0xffff {
-		sum = sum>>16 + sum&0xffff
-	}
-	return ^uint16(sum)
 }
 
 // payloadFill is a pattern that is easy to recognize in a capture.

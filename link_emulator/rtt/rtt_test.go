@@ -9,6 +9,7 @@ import (
 
 	"containernet-env/link_emulator/assert"
 	"containernet-env/link_emulator/probe"
+	"containernet-env/link_emulator/segment"
 )
 
 const twoHosts = `"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.2"}]`
@@ -40,13 +41,13 @@ func TestEchoRoundTrip(t *testing.T) {
 	m := probe.Mark{Run: 0x0123456789abcdef, Stream: 7, Number: warmupMark | 3}
 	message := append(make([]byte, icmpHeaderBytes), payloadFill(57)...) // odd: the checksum pads
 	encode(m, message)
-	assert.That(t, checksum(message) == 0, "the checksum of a request is wrong")
+	assert.That(t, segment.Checksum(message) == 0, "the checksum of a request is wrong")
 	reply := append([]byte{0x46, 23: 0}, message...) // an IPv4 header with one option word
 	_, ok := decodeReply(reply)
 	assert.That(t, !ok, "a request was taken for a reply")
 	reply[24] = typeEchoReply
 	binary.BigEndian.PutUint16(reply[26:], 0)
-	binary.BigEndian.PutUint16(reply[26:], checksum(reply[24:]))
+	binary.BigEndian.PutUint16(reply[26:], segment.Checksum(reply[24:]))
 	found, known := decodeReply(reply)
 	assert.That(t, known && found == m, "got %+v (%v), want %+v", found, known, m)
 	reply[40]++

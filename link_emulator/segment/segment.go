@@ -179,7 +179,7 @@ func setLength(frame []byte, at headers, version, ipBytes int) {
 	if version == 4 {
 		binary.BigEndian.PutUint16(ip[2:], uint16(ipBytes))
 		binary.BigEndian.PutUint16(ip[10:], 0)
-		binary.BigEndian.PutUint16(ip[10:], ^fold(sum(ip[:at.tcp-at.ip])))
+		binary.BigEndian.PutUint16(ip[10:], Checksum(ip[:at.tcp-at.ip]))
 	} else {
 		binary.BigEndian.PutUint16(ip[4:], uint16(ipBytes-ipv6Bytes))
 	}
@@ -205,12 +205,15 @@ func Complete(frame []byte) {
 }
 
 func complete(frame []byte, start, offset int) {
-	checksum := ^fold(sum(frame[start:]))
+	checksum := Checksum(frame[start:])
 	if checksum == 0 {
 		checksum = 0xffff // of UDP: there is one (RFC 768); of TCP the same number
 	}
 	binary.BigEndian.PutUint16(frame[start+offset:], checksum)
 }
+
+// Checksum is the Internet checksum (RFC 1071) of data; 0 where data contains the right one.
+func Checksum(data []byte) uint16 { return ^fold(sum(data)) }
 
 // sum is that of the 16-bit numbers of data (RFC 1071), not yet folded.
 func sum(data []byte) (total uint64) {

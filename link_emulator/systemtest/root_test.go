@@ -182,7 +182,8 @@ func TestProberEndsWithItsCaller(t *testing.T) {
 }
 
 // TestHello: frames have stamps of the kernel, the self-test of its TAPs had echoes, and idle cores are kept in their
-// shallowest state. That request is the open file, so it ends with the process; a kernel without the device is no fault.
+// shallowest state. That request is the open file, so it ends with the process; a kernel without the device is no
+// fault.
 func TestHello(t *testing.T) {
 	const device = "/dev/cpu_dma_latency"
 	hello := startEmulator(t).ask("hello", nil)
@@ -193,7 +194,8 @@ func TestHello(t *testing.T) {
 		return err == nil && target == device
 	})
 	_, missing := os.Stat(device)
-	assert.That(t, held == (missing == nil) && hello["kept_awake"] == held && (hello["kept_awake_reason"] == "") == held,
+	said := hello["kept_awake"] == held && (hello["kept_awake_reason"] == "") == held
+	assert.That(t, held == (missing == nil) && said,
 		"%s open: %t, there: %t; %v", device, held, missing == nil, hello)
 	assert.That(t, hello["stamps"] == "kernel" && hello["stamps_reason"] == "", "%v", hello)
 	result := hello["self_test"].(map[string]any)
@@ -246,7 +248,8 @@ func TestDriverDeathWithSomethingUnread(t *testing.T) {
 func TestInterfaceAsConfigured(t *testing.T) {
 	e, h := startEmulator(t), startHost(t, 0)
 	for range 2 {
-		e.ask("add_port", fields{"name": "p", "pid": h.pid(), "ifname": h.ifName, "mac": "02:00:00:00:00:07", "mtu": 9000})
+		e.ask("add_port", fields{"name": "p", "pid": h.pid(), "ifname": h.ifName, "mac": "02:00:00:00:00:07",
+			"mtu": 9000})
 		h.inside(func() error {
 			made, err := net.InterfaceByName(h.ifName)
 			assert.That(t, err == nil && made.MTU == 9000 && made.HardwareAddr.String() == "02:00:00:00:00:07" &&
